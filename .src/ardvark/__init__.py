@@ -1,0 +1,1 @@
+../../ardvark/__init__.py

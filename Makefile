@@ -1,0 +1,58 @@
+# Every target bootstraps what it needs, from a fresh clone on: `make report`, `make test`.
+SHELL := /bin/bash
+TOOLS := .tools
+VENV  := .venv
+BIN   := $(VENV)/bin
+# uv if there is one, else a private copy that pip puts into .tools.
+UV    := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
+# The benchmark data beside the checkout, where they exist.
+export ARDVARK_DATA ?= $(wildcard ../shared/data)
+# The samplers run one chain per process: threads inside a chain only get in each other's way.
+export OMP_NUM_THREADS ?= 1
+JOBS  ?= 2
+
+.PHONY: help env report test check validate notebooks bench clean
+
+help:
+	@echo "make report     set up, fit the breast cancer data by all methods, write report.html"
+	@echo "make test       set up, run the tests"
+	@echo "make check      ruff, mypy, import rules"
+	@echo "make validate   the long statistical suites"
+	@echo "make notebooks  run every notebook"
+	@echo "make bench      speeds, as ratios against named peers"
+	@echo "make env        leave .venv ready;  make clean: remove what was made"
+
+$(TOOLS)/bin/uv:
+	python3 -m pip install --quiet --disable-pip-version-check --target $(TOOLS) uv
+
+$(VENV)/.ready: pyproject.toml .python-version | $(if $(filter $(TOOLS)/bin/uv,$(UV)),$(TOOLS)/bin/uv)
+	$(UV) venv --quiet --allow-existing $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+	@touch $@
+
+env: $(VENV)/.ready
+
+report: env
+	$(BIN)/ardvark report wdbc --out report.html
+
+test: env
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+check: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tests/import_rules.py
+
+validate: env
+	$(BIN)/python -m pytest -m validate --timeout 3600 -n $(JOBS)
+
+notebooks: env
+	$(BIN)/python notebooks/run.py
+
+bench: env
+	$(BIN)/python -m ardvark.studies.bench
+
+clean:
+	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

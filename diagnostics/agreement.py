@@ -1,0 +1,453 @@
+"""Agreement of an answer with its reference, in units of the reference's posterior sd.
+
+Notation: m, s are mean and sd of a weight under a method, m*, s* under the reference.
+
+| figure            | formula                                                            |
+|-------------------|--------------------------------------------------------------------|
+| mean error        | (m - m*) / s*                                                      |
+| its MCSE          | sqrt(se(m)² + se(m*)²) / s*, se by ArviZ for Markov chains         |
+| log sd ratio      | log(s / s*)                                                        |
+| quantile error    | (q - q*) / s* at 5 % and 95 %                                      |
+| wasserstein       | W1 of the two marginals / s*                                       |
+| wasserstein null  | W1 of two halves of the reference / s*: what noise alone gives     |
+| k-hat             | Pareto shape of the weights p/q at draws of q (joint, not marginal)|
+
+Like with like: an answer at given hyperparameters θ is judged against a reference at the same θ
+(the error of the approximation) or against one that integrates θ out (the price of fixing it, the
+approximation's own error included). ``compares`` says which; each row holds one of the two.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ardvark.diagnostics.reference import (
+    APPROXIMATION_ERROR,
+    OTHER_HYPERPARAMETERS,
+    PRICE_OF_FIXING,
+    REFERENCE,
+    arviz,
+    has_rows,
+    held_values,
+    integrates_hyperparameters,
+    relation,
+    same_hyperparameters,
+)
+from ardvark.diagnostics.relevance import (
+    SAMPLE_DIMS,
+    constant_columns,
+    draws_of,
+    element_labels,
+    moments,
+    sampling_kind,
+    weight_variables,
+)
+from ardvark.errors import InputError
+
+__all__ = ["agreement", "compare", "khat", "verdict"]
+
+type Array = NDArray[np.float64]
+type Finding = tuple[str, str]
+
+LEVELS = ("good", "warn", "bad")
+MEAN_ERROR_LIMITS = (0.1, 0.25)  # sd: a tenth is invisible in a plot; 0.25 is Stan's own tolerance
+SD_RATIO_GOOD = (0.9, 1.1)  # an interval's length is right to 10 %
+SD_RATIO_USABLE = (0.8, 1.25)  # 0.8: a nominal 90 % interval covers 81 %
+KHAT_LIMITS = (0.5, 0.7)  # finite variance of the weights; largest k at which PSIS is usable
+SHAPE_ERROR = 0.1  # sd: W1 that matters ...
+NULL_FACTOR = 2.0  # ... if it is also this many times what noise alone gives
+EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
+
+
+def compare(trees: Mapping[str, xr.DataTree], reference: str | Sequence[str]) -> pd.DataFrame:
+    """Hold every answer against a reference.
+
+    Parameters
+    ----------
+    trees
+        Results of ``fit`` by name.
+    reference
+        The name of the tree to trust; or several names, for a row per (name, reference).
+
+    Returns
+    -------
+    DataFrame, one row per name: ``method``, ``hyper``, ``reference``, ``compares``,
+    ``like_with_like``, ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``,
+    ``worst_sd_ratio``, ``worst_sd_ratio_at``, ``wasserstein``, ``wasserstein_null``, ``khat``,
+    ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows whose own k-hat is too
+    high for PSIS), ``seconds``, ``converged``. What does not apply is missing (``pd.isna``).
+    """
+    references = (reference,) if isinstance(reference, str) else tuple(reference)
+    _check_trees(trees, references)
+    own = {name: _own_figures(tree) for name, tree in trees.items()}
+    rows = {
+        (name, against): _against(tree, trees[against], itself=name == against)
+        | own[name]
+        | {"reference": against}
+        for against in references
+        for name, tree in trees.items()
+    }
+    table = pd.DataFrame(list(rows.values()))[_COLUMNS]
+    if isinstance(reference, str):
+        table.index = pd.Index([name for name, _ in rows], name="name")
+    else:
+        table.index = pd.MultiIndex.from_tuples(list(rows), names=["name", "against"])
+    return table
+
+
+def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
+    """Compare two answers weight by weight.
+
+    Hyperparameters are compared where both trees sampled them. What is constant in both (pruned,
+    fixed) is left out; constant in ``tree`` alone has log sd ratio -inf, in ``reference`` alone
+    +inf, with infinite errors in units of its zero sd. So have draws that are not finite.
+
+    Returns
+    -------
+    DataFrame, index = ``bias``, ``w[x0]``, …; columns ``role``, ``mean``, ``sd``,
+    ``reference_mean``, ``reference_sd``, ``mean_error``, ``mean_error_mcse``, ``log_sd_ratio``,
+    ``q05_error``, ``q95_error``, ``wasserstein``, ``wasserstein_null``.
+    """
+    names, roles, ours, theirs = _paired_draws(tree, reference)
+    mean, sd = moments(ours)
+    reference_mean, reference_sd = moments(theirs)
+    noise = np.hypot(_mcse(ours, sampling_kind(tree)), _mcse(theirs, sampling_kind(reference)))
+    quantiles = _quantiles(ours) - _quantiles(theirs)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns = {
+            "role": roles,
+            "mean": mean,
+            "sd": sd,
+            "reference_mean": reference_mean,
+            "reference_sd": reference_sd,
+            "mean_error": _no_nan((mean - reference_mean) / reference_sd),
+            "mean_error_mcse": _no_nan(noise / reference_sd),
+            "log_sd_ratio": _no_nan(np.log(sd / reference_sd)),
+            "q05_error": _no_nan(quantiles[0] / reference_sd),
+            "q95_error": _no_nan(quantiles[1] / reference_sd),
+            "wasserstein": _no_nan(_wasserstein(ours, theirs) / reference_sd),
+            "wasserstein_null": _no_nan(_wasserstein(*_halves(theirs)) / reference_sd),
+        }
+    return pd.DataFrame(columns, index=pd.Index(names, name="parameter"))
+
+
+def khat(tree: xr.DataTree) -> float:
+    """Pareto k-hat of the importance weights from the approximation to its target.
+
+    It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
+    tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
+    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
+    """
+    arviz()  # registers the accessor
+    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
+    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
+        return float("nan")
+    minus_log_weight = statistics["log_approximation"] - statistics["log_posterior"]
+    values = minus_log_weight.to_numpy()
+    if np.isnan(values).any() or np.isneginf(values).any():
+        return float("inf")
+    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
+        return float("-inf")
+    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
+    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
+    return float(shape)
+
+
+def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
+    """Say in plain words what a row of ``compare`` means.
+
+    Returns
+    -------
+    level
+        ``"good"``, ``"warn"`` or ``"bad"``: the worst of the findings. No convergence and a k-hat
+        above 0.7 are always bad.
+    sentence
+    """
+    findings = [f for judge in (_convergence, _means, _sds, _shape, _weights) for f in judge(row)]
+    kind = row["compares"]
+    if kind == OTHER_HYPERPARAMETERS:
+        findings.append(("warn", "the reference has other hyperparameters or data"))
+    level = max((level for level, _ in findings), key=LEVELS.index, default="good")
+    said = ", ".join(text for _, text in findings)
+    conclusion = _CONCLUSIONS[kind][LEVELS.index(level)]
+    name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
+    return level, f"{name}: {said}{': ' if said else ''}{conclusion}."
+
+
+# ------------------------------------------------------------------------------ the rows of compare
+
+_COLUMNS = [
+    *("method", "hyper", "reference", "compares", "like_with_like"),
+    *("worst_mean_error", "worst_mean_error_at", "mean_error_mcse"),
+    *("worst_sd_ratio", "worst_sd_ratio_at", "wasserstein", "wasserstein_null"),
+    *("khat", "log_evidence", "elpd_loo", "elpd_loo_se", "loo_high_khat", "seconds", "converged"),
+]
+
+
+def _check_trees(trees: Mapping[str, xr.DataTree], references: tuple[str, ...]) -> None:
+    for name in references:
+        if name not in trees:
+            raise InputError(
+                f"reference: asked for {name!r}, found {', '.join(map(repr, trees)) or 'no trees'};"
+                " name one of these."
+            )
+    if not references:
+        raise InputError("reference: no name given; name at least one of the trees.")
+    for name, tree in trees.items():
+        if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
+            raise InputError(
+                f"trees[{name!r}]: expected a DataTree with a group `posterior` as `fit` returns,"
+                f" found {type(tree).__name__}."
+            )
+
+
+def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict[str, Any]:
+    """Collect the figures that need both trees."""
+    table = agreement(tree, reference)
+    weights = table[table["role"] == "weight"]
+    same = itself or same_hyperparameters(tree, reference)
+    figures: dict[str, Any] = {
+        **dict.fromkeys(_COLUMNS, float("nan")),
+        "compares": REFERENCE if itself else relation(tree, reference, same),
+        "like_with_like": same,
+        "worst_mean_error_at": None,
+        "worst_sd_ratio_at": None,
+    }
+    if len(weights):
+        figures["wasserstein_null"] = weights["wasserstein_null"].max()
+    if len(weights) and not itself:
+        mean_error, log_ratio = weights["mean_error"].abs(), weights["log_sd_ratio"]
+        worst_mean, worst_sd = int(mean_error.argmax()), int(log_ratio.abs().argmax())
+        figures |= {
+            "worst_mean_error": mean_error.iloc[worst_mean],
+            "worst_mean_error_at": weights.index[worst_mean],
+            "mean_error_mcse": weights["mean_error_mcse"].iloc[worst_mean],
+            "worst_sd_ratio": np.exp(log_ratio.iloc[worst_sd]),
+            "worst_sd_ratio_at": weights.index[worst_sd],
+            "wasserstein": weights["wasserstein"].max(),
+        }
+    return figures
+
+
+def _own_figures(tree: xr.DataTree) -> dict[str, Any]:
+    """Collect the figures that need one tree alone."""
+    fit = tree["fit"].data_vars if "fit" in tree.children else {}
+    return {
+        "method": tree.attrs.get("method"),
+        "hyper": tree.attrs.get("hyper"),
+        "khat": khat(tree),
+        "log_evidence": float(fit["log_evidence"]) if "log_evidence" in fit else float("nan"),
+        "seconds": float(tree.attrs.get("seconds", "nan")),
+        "converged": tree.attrs.get("converged"),
+        **_loo(tree),
+    }
+
+
+def _loo(tree: xr.DataTree) -> dict[str, float]:
+    """PSIS-LOO of the draws as they are; for an approximation, of the approximation."""
+    nothing = dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
+    variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
+    if len(variables) != 1:
+        return nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
+        try:
+            loo = arviz().loo(
+                tree, pointwise=True, var_name=variables[0], reff=_relative_efficiency(tree)
+            )
+        except ValueError:  # a constant log likelihood has no tail to fit
+            return nothing
+    high = int((loo.pareto_k > loo.good_k).sum())
+    return {"elpd_loo": float(loo.elpd), "elpd_loo_se": float(loo.se), "loo_high_khat": high}
+
+
+def _relative_efficiency(tree: xr.DataTree) -> float:
+    weights = weight_variables(tree)
+    if sampling_kind(tree) == "iid" or not weights:
+        return 1.0
+    draws = np.concatenate([draws_of(tree["posterior"].dataset[name]) for name in weights], axis=2)
+    moving = draws[:, :, ~constant_columns(draws)]
+    if moving.shape[2] == 0:
+        return 1.0
+    ess = arviz().ess(moving, method="mean", relative=True, chain_axis=0, draw_axis=1)
+    return float(np.clip(np.mean(ess), 1e-3, 1.0))
+
+
+# ------------------------------------------------------------------------------------ paired draws
+
+
+def _paired_draws(
+    tree: xr.DataTree, reference: xr.DataTree
+) -> tuple[list[str], list[str], Array, Array]:
+    """Names, roles, draws (chain, draw, element) of what both trees have and one at least moves."""
+    weights, hyperparameters = _common_variables(tree, reference)
+    names, ours = _stacked(tree, weights + hyperparameters)
+    names_there, theirs = _stacked(reference, weights + hyperparameters)
+    place, place_there = _places(names), _places(names_there)
+    moving = {n for n, fixed in zip(names, constant_columns(ours), strict=True) if not fixed}
+    moving |= {n for n, f in zip(names_there, constant_columns(theirs), strict=True) if not f}
+    unmatched = moving - (place.keys() & place_there.keys())
+    lonely = [n for n in (*names, *names_there) if n in unmatched]
+    if lonely:
+        raise InputError(
+            f"these answers are not of the same model: {lonely[0]} is free in one and absent in the"
+            " other; fit both to the same columns."
+        )
+    kept = [n for n in names if n in moving]
+    roles = ["weight" if n.split("[")[0] in weights else "hyperparameter" for n in kept]
+    at, at_there = [place[n] for n in kept], [place_there[n] for n in kept]
+    return kept, roles, ours[:, :, at], theirs[:, :, at_there]
+
+
+def _places(names: list[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _stacked(tree: xr.DataTree, variables: list[str]) -> tuple[list[str], Array]:
+    posterior = tree["posterior"].dataset
+    names = [label for v in variables for label in element_labels(posterior[v], v)]
+    return names, np.concatenate([draws_of(posterior[v]) for v in variables], axis=2)
+
+
+def _common_variables(tree: xr.DataTree, reference: xr.DataTree) -> tuple[list[str], list[str]]:
+    posterior, there = tree["posterior"].dataset, reference["posterior"].dataset
+    common = [str(v) for v in posterior.data_vars if v in there and posterior[v].dtype.kind == "f"]
+    declared = weight_variables(tree) or weight_variables(reference)
+    theta = {*held_values(tree), *held_values(reference)}
+    others = [v for v in common if v not in declared and v not in theta]
+    others = [v for v in others if not has_rows(tree, posterior[v])]
+    weights = [v for v in declared if v in common] if declared else others
+    if not weights:
+        raise InputError(
+            "the two trees have no weights in common: one has"
+            f" {', '.join(map(str, posterior.data_vars))}; the other"
+            f" {', '.join(map(str, there.data_vars))}. Fit both to the same model."
+        )
+    both_sample = (
+        declared and integrates_hyperparameters(tree) and integrates_hyperparameters(reference)
+    )
+    return weights, others if both_sample else []
+
+
+# ------------------------------------------------------------------------------------- the figures
+
+
+def _quantiles(draws: Array) -> Array:
+    return np.asarray(np.quantile(draws, (0.05, 0.95), axis=(0, 1)))
+
+
+def _mcse(draws: Array, kind: str) -> Array:
+    """Monte Carlo error of the mean; independent draws need no autocorrelation estimate."""
+    _, sd = moments(draws)
+    if kind == "iid":
+        return np.asarray(sd / np.sqrt(draws.shape[0] * draws.shape[1]))
+    moving = ~constant_columns(draws)
+    error = np.zeros(draws.shape[2])
+    if moving.any():
+        error[moving] = arviz().mcse(draws[:, :, moving], chain_axis=0, draw_axis=1)
+    return error
+
+
+def _wasserstein(ours: Array, theirs: Array) -> Array:
+    """W1 of each marginal; the joint distance cannot tell methods apart at this many draws."""
+    from scipy.stats import wasserstein_distance
+
+    distances = np.full(ours.shape[2], np.nan)
+    for k in range(ours.shape[2]):
+        a, b = ours[:, :, k].ravel(), theirs[:, :, k].ravel()
+        if np.isfinite(a).all() and np.isfinite(b).all():
+            distances[k] = wasserstein_distance(a, b)
+    return distances
+
+
+def _halves(draws: Array) -> tuple[Array, Array]:
+    """Split by chains, so that chains which disagree show; a single chain is cut in two."""
+    axis = 0 if len(draws) > 1 else 1
+    middle = draws.shape[axis] // 2
+    first, second = np.split(draws, [middle], axis=axis)
+    return first, second
+
+
+def _no_nan(error: Array) -> Array:
+    """Let an error that cannot be computed win a maximum instead of vanishing from it."""
+    return np.where(np.isnan(error), np.inf, error)
+
+
+# ------------------------------------------------------------------------------------ plain words
+
+_CONCLUSIONS = {
+    REFERENCE: ("this is the reference",) * 2 + ("a reference that cannot be trusted",),
+    APPROXIMATION_ERROR: (
+        "safe for means and intervals",
+        "usable with care",
+        "do not rely on it",
+    ),
+    PRICE_OF_FIXING: (
+        "fixing the hyperparameters costs little",
+        "fixing the hyperparameters shows",
+        "fixing the hyperparameters changes the answer",
+    ),
+    OTHER_HYPERPARAMETERS: ("says nothing of the approximation",) * 3,
+}
+
+
+def _convergence(row: "pd.Series[Any]") -> list[Finding]:
+    converged = row["converged"]
+    known = converged is not None and not pd.isna(converged)
+    return [("bad", "did not converge")] if known and not converged else []
+
+
+def _means(row: "pd.Series[Any]") -> list[Finding]:
+    error, noise = row["worst_mean_error"], row["mean_error_mcse"]
+    if np.isnan(error):
+        return []
+    level = LEVELS[int(np.searchsorted(MEAN_ERROR_LIMITS, error))]
+    if level == "good" and noise > MEAN_ERROR_LIMITS[0]:
+        return [("warn", f"too few draws to tell the means (Monte Carlo error {noise:.2f} sd)")]
+    if level == "good":
+        return [(level, f"means within {error:.2f} sd")]
+    return [(level, f"the mean of {row['worst_mean_error_at']} is off by {error:.2f} sd")]
+
+
+def _sds(row: "pd.Series[Any]") -> list[Finding]:
+    ratio, where = row["worst_sd_ratio"], row["worst_sd_ratio_at"]
+    if np.isnan(ratio):
+        return []
+    if SD_RATIO_GOOD[0] <= ratio <= SD_RATIO_GOOD[1]:
+        return [("good", f"sds within {100 * abs(ratio - 1):.0f} %")]
+    level = "warn" if SD_RATIO_USABLE[0] <= ratio <= SD_RATIO_USABLE[1] else "bad"
+    if ratio == 0:
+        return [(level, f"{where} has no spread at all (pruned or fixed)")]
+    if np.isinf(ratio):
+        return [(level, f"{where} has spread, but none in the reference")]
+    size = "small" if ratio < 1 else "large"
+    return [(level, f"the sd of {where} is {100 * abs(ratio - 1):.0f} % too {size}")]
+
+
+def _shape(row: "pd.Series[Any]") -> list[Finding]:
+    distance, null = row["wasserstein"], row["wasserstein_null"]
+    moments_differ = any(level != "good" for level, _ in _means(row) + _sds(row))
+    if moments_differ or np.isnan(distance) or distance <= max(SHAPE_ERROR, NULL_FACTOR * null):
+        return []
+    return [("warn", f"the shape differs (W1 {distance:.2f} sd, noise alone {null:.2f})")]
+
+
+def _weights(row: "pd.Series[Any]") -> list[Finding]:
+    shape = row["khat"]
+    if np.isnan(shape):
+        return []
+    if np.isneginf(shape):
+        return [("good", "importance weights constant (exact)")]
+    level = LEVELS[int(np.searchsorted(KHAT_LIMITS, shape))]
+    low, high = KHAT_LIMITS
+    words = {
+        "good": f"k-hat {shape:.2f}",
+        "warn": f"k-hat {shape:.2f} between {low} and {high}",
+        "bad": f"k-hat {shape:.2f} > {high} (importance weights unreliable: do not trust tails)",
+    }
+    return [(level, words[level])]

@@ -1,0 +1,396 @@
+"""Plain facts about data, a model and a result tree: what the report says before it judges.
+
+Everything here returns JSON-ready dictionaries; the page and `report.json` show the same numbers.
+
+Separation of a binary data set is a linear program (Konis 2007): with s_n = ±1 and x_n including
+the constant, maximise Σ s_n x_n'b subject to s_n x_n'b ≥ 0, |b| ≤ 1. A maximum of zero is overlap.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.reference import (
+    APPROXIMATION_ERROR,
+    PRICE_OF_FIXING,
+    arviz,
+    has_rows,
+    reference_quality,
+)
+from ardvark.diagnostics.relevance import (
+    constant_columns,
+    draws_of,
+    element_labels,
+    weight_variables,
+)
+from ardvark.errors import InputError
+
+__all__ = ["Case", "choose_reference", "describe_data", "describe_model", "describe_tree"]
+__all__ += ["fingerprint", "installed", "moving_parameters", "separation", "worst_parameters"]
+
+type Array = npt.NDArray[np.float64]
+
+SEPARATION_LIMIT = 200_000  # n·d beyond which the linear program takes minutes instead of seconds
+INTERVAL = (0.055, 0.945)  # the 89 % that ArviZ shows
+# PyMC prints the scale of these; users, and our builders, write the rate.
+RATES = {"Gamma": ("shape {:.4g}, rate {:.4g}", 1), "Exponential": ("rate {:.4g}", 0)}
+
+
+def describe_data(X: Any, t: Any, task: str, feature_names: Any) -> dict[str, Any]:
+    """Size, balance, scales, collinear columns, separability: what may trouble a fit."""
+    X = np.asarray(X, dtype=float)
+    t = np.asarray(t)
+    names = [str(name) for name in feature_names]
+    scale = X.std(axis=0)
+    constant = np.ptp(X, axis=0) == 0
+    kept = (X - X.mean(axis=0))[:, ~constant] / scale[~constant]
+    facts: dict[str, Any] = {
+        "rows": len(X),
+        "columns": X.shape[1],
+        "task": task,
+        "missing": int(np.isnan(X).sum()),
+        "smallest_sd": float(scale.min()),
+        "largest_sd": float(scale.max()),
+        "largest_mean_over_sd": float(np.abs(X.mean(axis=0)[~constant] / scale[~constant]).max())
+        if kept.size
+        else 0.0,
+        "condition_number": float(np.linalg.cond(kept)) if kept.size else float("inf"),
+        "constant_columns": [name for name, flag in zip(names, constant, strict=True) if flag],
+        "duplicate_columns": _duplicates(X, names),
+    }
+    if task == "regression":
+        target = t.astype(float)
+        facts["target"] = {"mean": float(target.mean()), "sd": float(target.std())}
+    else:
+        classes, counts = np.unique(t, return_counts=True)
+        facts["classes"] = {str(c): int(n) for c, n in zip(classes, counts, strict=True)}
+        if len(classes) == 2:
+            facts["separation"] = separation(X, t == classes[1])
+            facts["separation_limit"] = SEPARATION_LIMIT
+    return facts
+
+
+def separation(X: Array, positive: npt.NDArray[np.bool_]) -> str:
+    """Tell how a hyperplane parts two classes: none, quasi-complete, complete, or not checked."""
+    from scipy.optimize import linprog
+
+    rows, columns = X.shape
+    if rows * columns > SEPARATION_LIMIT:
+        return "not checked"
+    scale = np.maximum(np.abs(X).max(axis=0), 1e-300)
+    signed = np.where(positive, 1.0, -1.0)[:, None] * np.column_stack([np.ones(rows), X / scale])
+    best = linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(rows), bounds=(-1.0, 1.0))
+    if not best.success:
+        return "not checked"
+    if -best.fun < 1e-7 * rows:
+        return "none"
+    margin = np.full(rows, -1.0)  # a margin of one for every row: possible only if all are parted
+    complete = linprog(
+        np.zeros(columns + 1), A_ub=-signed, b_ub=margin, bounds=(None, None), method="highs"
+    )
+    return "complete" if complete.status == 0 else "quasi-complete"
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """List the variables of a `pm.Model` (name, role, distribution, dims) and give its text."""
+    dims = model.named_vars_to_dims
+    roles = (
+        (model.free_RVs, "free"),
+        (model.deterministics, "deterministic"),
+        (model.observed_RVs, "observed"),
+    )
+    rows = [
+        {
+            "name": variable.name,
+            "role": role,
+            "distribution": _distribution(variable),
+            "dims": [str(dim) for dim in dims.get(variable.name) or ()],
+        }
+        for variables, role in roles
+        for variable in variables
+    ]
+    return {"variables": rows, "text": model.str_repr()}
+
+
+def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
+    """How a result came about: method, settings, seed, versions, draws, and its fingerprint."""
+    attributes = tree.attrs
+    posterior = tree["posterior"].to_dataset()
+    return {
+        "method": str(attributes.get("method", "unknown")),
+        "hyper": str(attributes.get("hyper", "unknown")),
+        "model": str(attributes.get("model", "unknown")),
+        "caption": str(attributes.get("caption", "")),
+        "converged": bool(attributes.get("converged", False)),
+        "seconds": float(attributes.get("seconds", float("nan"))),
+        "random_seed": _plain(attributes.get("random_seed")),
+        "settings": _loaded(attributes.get("settings", "{}")),
+        "versions": _loaded(attributes.get("versions", "{}")),
+        "sampling_kind": str(posterior.attrs.get("sampling_kind", "unknown")),
+        "chains": int(posterior.sizes.get("chain", 1)),
+        "draws": int(posterior.sizes.get("draw", 0)),
+        "fingerprint": fingerprint(
+            *(posterior[name].values for name in sorted(map(str, posterior)))
+        ),
+    }
+
+
+def fingerprint(*arrays: Any) -> str:
+    """SHA-256 over shapes, types and values of arrays, in this order."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        values = np.ascontiguousarray(array)
+        if values.dtype.hasobject or values.dtype.kind in "UST":
+            digest.update(json.dumps([str(v) for v in values.ravel()]).encode())
+            digest.update(str(values.shape).encode())
+        else:
+            digest.update(f"{values.dtype.str}{values.shape}".encode())
+            digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Case:
+    """The trees and all that is computed from them once."""
+
+    trees: Mapping[str, xr.DataTree]
+    reference: str | None
+    model: Any = None
+    data: Any = None
+    command: str | None = None
+
+    @cached_property
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """How each result came about."""
+        return {name: describe_tree(tree) for name, tree in self.trees.items()}
+
+    @cached_property
+    def judges(self) -> list[str]:
+        """Trees that others may be held against: the reference, then every other Markov chain."""
+        chains = [n for n, facts in self.facts.items() if facts["sampling_kind"] != "iid"]
+        chains.sort(key=lambda n: (n != self.reference, self.facts[n]["method"] != "nuts"))
+        return list(dict.fromkeys([*([self.reference] if self.reference else []), *chains]))
+
+    @cached_property
+    def quality(self) -> dict[str, Any]:
+        """What the draws of each tree say about themselves."""
+        return {name: reference_quality(tree) for name, tree in self.trees.items()}
+
+    @cached_property
+    def rows(self) -> dict[tuple[str, str], "pd.Series[Any]"]:
+        """A row of `compare` for each (name, judge)."""
+        judges = self.judges or [next(iter(self.trees))]  # a lone approximation has its own figures
+        frame = compare(self.trees, judges)
+        return {(str(a), str(b)): frame.loc[(a, b)] for a, b in frame.index}
+
+    def own(self, name: str) -> "pd.Series[Any]":
+        """Figures of a tree that need no other."""
+        return next(row for (first, _), row in self.rows.items() if first == name)
+
+    @cached_property
+    def like(self) -> dict[str, str]:
+        """Name → the judge at the same hyperparameters, of those before it in line."""
+        found = {}
+        for name in self.trees:
+            end = self.judges.index(name) if name in self.judges else len(self.judges)
+            for judge in self.judges[:end]:
+                if self.rows[name, judge]["compares"] == APPROXIMATION_ERROR:
+                    found[name] = judge
+                    break
+        return found
+
+    @cached_property
+    def price(self) -> dict[str, str]:
+        """Name → the judge that integrates out what this tree holds fixed."""
+        return {
+            name: judge
+            for judge in reversed(self.judges)
+            for name in self.trees
+            if self.rows[name, judge]["compares"] == PRICE_OF_FIXING
+        }
+
+    @property
+    def untrusted(self) -> list[str]:
+        """Judges that were used and fail their own checks."""
+        used = {self.reference, *self.like.values(), *self.price.values()}
+        return [name for name in self.judges if name in used and not self.sound(name)]
+
+    def sound(self, name: str) -> bool:
+        """Whether a tree converged and its draws are in order."""
+        return bool(self.facts[name]["converged"] and self.quality[name].ok)
+
+    @cached_property
+    def summaries(self) -> dict[str, pd.DataFrame]:
+        """Mean, sd, 89 % interval and relevance of every weight, by method, the reference first."""
+        names = sorted(self.trees, key=lambda name: name != self.reference)
+        return {name: _summary(self.trees[name]) for name in names}
+
+    @cached_property
+    def differences(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """Weight by weight, every (name, judge) that is reported, with `sd_ratio`, worst first."""
+        pairs = [*self.like.items(), *self.price.items()]
+        return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
+
+    @cached_property
+    def fitted_data(self) -> tuple[Any, Any, str, tuple[str, ...]] | None:
+        """X, t, task and feature names: of `data`, else as the trees keep them."""
+        if self.data is not None:
+            names = tuple(map(str, self.data.feature_names))
+            return np.asarray(self.data.X), np.asarray(self.data.t), self.data.task, names
+        tree = next(iter(self.trees.values()))
+        if not {"constant_data", "observed_data"} <= set(tree.children):
+            return None
+        given, seen = tree["constant_data"].dataset, tree["observed_data"].dataset
+        if "X" not in given or "t" not in seen:
+            return None
+        t = seen["t"].to_numpy()
+        task = "binary" if set(np.unique(t)) <= {0, 1} else "regression"
+        names = tuple(element_labels(given["X"].isel({given["X"].dims[0]: 0}, drop=True)))
+        return given["X"].to_numpy(), t, task, names
+
+    @cached_property
+    def data_fingerprint(self) -> str | None:
+        """SHA-256 of X and t."""
+        return fingerprint(*self.fitted_data[:2]) if self.fitted_data else None
+
+    @property
+    def captions(self) -> list[str]:
+        """What must be said wherever a posterior is shown."""
+        return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
+
+
+def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
+    """Name the tree to trust: as asked for, else NUTS that integrates all out, else any chain."""
+    if reference is not None:
+        if reference not in trees:
+            raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
+        return reference
+    chains = [n for n, t in trees.items() if t["posterior"].attrs.get("sampling_kind") != "iid"]
+
+    def preference(name: str) -> tuple[bool, bool]:
+        attributes = trees[name].attrs
+        return attributes.get("method") != "nuts", attributes.get("hyper") != "posterior"
+
+    return min(chains, key=preference, default=None)
+
+
+def _summary(tree: xr.DataTree) -> pd.DataFrame:
+    posterior = tree["posterior"].dataset
+    frames = []
+    for variable in weight_variables(tree):
+        draws = draws_of(posterior[variable])
+        mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+        lower, upper = np.quantile(draws, INTERVAL, axis=(0, 1))
+        size = np.hypot(mean, sd)
+        share = np.divide(np.abs(mean), size, out=np.zeros_like(size), where=size > 0)
+        columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper, "relevance": share}
+        frames.append(pd.DataFrame(columns, index=element_labels(posterior[variable], variable)))
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["mean", "lower", "upper"])
+
+
+def _worst_first(tree: xr.DataTree, judge: xr.DataTree) -> pd.DataFrame:
+    """Sort weights by their error against what is tolerable: a tenth of an sd, 10 % of an sd."""
+    frame = agreement(tree, judge).query("role == 'weight'")
+    error = frame[["mean_error", "log_sd_ratio"]].abs().max(axis=1).to_numpy()
+    order = np.argsort(-error, kind="stable")
+    return frame.assign(sd_ratio=np.exp(frame["log_sd_ratio"].to_numpy())).iloc[order]
+
+
+def moving_parameters(tree: xr.DataTree) -> dict[str, Array]:
+    """Give every parameter that moves as a (chain, draw) array; predictors are left out."""
+    posterior, weights = tree["posterior"].dataset, weight_variables(tree)
+    found: dict[str, Array] = {}
+    for variable in map(str, posterior.data_vars):
+        if variable in weights or not has_rows(tree, posterior[variable]):
+            draws = draws_of(posterior[variable])
+            still = constant_columns(draws)
+            labels = element_labels(posterior[variable], variable)
+            found |= {label: draws[:, :, i] for i, label in enumerate(labels) if not still[i]}
+    return found
+
+
+def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
+    """R-hat and effective sizes of the parameters that mix worst."""
+    parameters = moving_parameters(tree)
+    index = pd.Index(list(parameters), name="parameter")
+    if not parameters:
+        return pd.DataFrame(columns=["rhat", "bulk_ess", "tail_ess"], index=index)
+    draws, axes = np.stack(list(parameters.values()), axis=2), {"chain_axis": 0, "draw_axis": 1}
+    columns = {
+        "rhat": arviz().rhat(draws, **axes),
+        "bulk_ess": arviz().ess(draws, method="bulk", **axes),
+        "tail_ess": arviz().ess(draws, method="tail", prob=(0.05, 0.95), **axes),
+    }
+    return pd.DataFrame(columns, index=index).sort_values("rhat", ascending=False)[:how_many]
+
+
+def installed(package: str) -> str:
+    """Give the version of a package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _duplicates(X: Array, names: list[str]) -> list[list[str]]:
+    """Group the columns that are equal, value for value."""
+    groups: dict[bytes, list[str]] = {}
+    for name, column in zip(names, np.ascontiguousarray(X.T), strict=True):
+        groups.setdefault((column + 0.0).tobytes(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _distribution(variable: Any) -> str:
+    """Right-hand side of `name ~ ...`, with constants as numbers where PyMC prints `<constant>`."""
+    text = str(variable.str_repr()).partition("~" if "~" in variable.str_repr() else "=")[2].strip()
+    family = text.partition("(")[0]
+    if family == "Deterministic":
+        return text[len(family) + 1 : -1]
+    if family in RATES or "<constant>" in text:
+        values = _constants(variable)
+        if family in RATES and None not in values:
+            form, scale = RATES[family]
+            values[scale] = 1.0 / values[scale]  # type: ignore[operator]
+            return f"{family}({form.format(*values)})"
+        arguments = re.split(r", (?![^()]*\))", text[len(family) + 1 : -1])
+        shown = [
+            argument if value is None or argument != "<constant>" else f"{value:.4g}"
+            for argument, value in zip(arguments, values, strict=False)
+        ]
+        return f"{family}({', '.join(shown)})"
+    return text
+
+
+def _constants(variable: Any) -> list[float | None]:
+    """Give the parameters of a random variable; None where one is no constant or not one number."""
+    from pymc.pytensorf import constant_fold
+
+    found: list[float | None] = []
+    for parameter in variable.owner.op.dist_params(variable.owner):
+        (folded,) = constant_fold([parameter], raise_not_constant=False)
+        value = np.unique(folded) if isinstance(folded, np.ndarray | np.generic) else np.empty(0)
+        found.append(float(value[0]) if value.size == 1 else None)
+    return found
+
+
+def _loaded(text: Any) -> Any:
+    """Read a JSON attribute; whatever is no JSON stays text."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return str(text)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,237 @@
+"""Which features matter, and which subsets of them, read from a result tree.
+
+The weights of a tree are found in this order: the root attribute ``weights`` (a JSON list of
+variable names), the names in its ``fit`` group, the names of the zoo (``WEIGHT_NAMES``).
+
+Relevance is |mean| / sqrt(mean² + sd²), the square root of the share of E[w²] that is the mean. It
+lies in [0, 1), does not depend on the scale of the column, grows with the signal |mean| / sd (2 sd
+from zero is 0.89) and is 0 for a pruned weight. Unlike the probability of the sign it does not
+saturate at 1 for a finite number of draws, so clear features can still be ranked.
+"""
+
+import json
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ardvark.errors import InputError
+
+__all__ = [
+    "constant_columns",
+    "draws_of",
+    "element_labels",
+    "moments",
+    "relevance",
+    "sampling_kind",
+    "subsets",
+    "weight_variables",
+]
+
+type Array = NDArray[np.float64]
+
+SAMPLE_DIMS = ("chain", "draw")
+WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
+USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
+
+
+def relevance(tree: xr.DataTree) -> pd.DataFrame:
+    """Rank the features of a fit.
+
+    Parameters
+    ----------
+    tree
+        A result of ``fit``. Scalar weights (the bias) are no features and are left out, unless
+        there are no others.
+
+    Returns
+    -------
+    DataFrame, index = feature name, columns
+
+    - ``mean``, ``sd`` of the weight;
+    - ``precision``: fitted (inf = pruned) or given precision, else its posterior mean; NaN where
+      the model has no precision per weight;
+    - ``inclusion``: P(included), or whether the fit kept the weight (1 or 0), or P(w ≠ 0);
+    - ``relevance``: see the module;
+    - ``rank``: 1 = most relevant, ties in the order of the columns.
+    """
+    variables = _feature_variables(tree)
+    tables = [_one_variable(tree, name, prefix=len(variables) > 1) for name in variables]
+    table = pd.concat(tables)
+    order = np.argsort(-table["relevance"].to_numpy(), kind="stable")
+    rank = np.empty(len(table), dtype=int)
+    rank[order] = np.arange(1, len(table) + 1)
+    return table.assign(rank=rank)
+
+
+def subsets(tree: xr.DataTree) -> pd.DataFrame:
+    """List the visited subsets of features, the most probable first.
+
+    Returns
+    -------
+    DataFrame with the columns ``features`` (tuple of names), ``probability`` and ``mcse``: the
+    standard error over chains, binomial for independent draws, NaN for a single Markov chain.
+    """
+    if "subsets" in tree.children:
+        group = tree["subsets"].dataset
+        included = group["included"].transpose("subset", ...)
+        probability = group["probability"].to_numpy()
+        mcse = group["mcse"].to_numpy() if "mcse" in group else np.full(len(probability), np.nan)
+        patterns = included.to_numpy().astype(bool)
+        names = element_labels(included.isel(subset=0, drop=True))
+    elif "included" in tree["posterior"].data_vars:
+        variable = tree["posterior"].dataset["included"]
+        names = element_labels(variable)
+        patterns, probability, mcse = _visited(draws_of(variable) != 0, sampling_kind(tree))
+    else:
+        raise InputError(
+            "subsets: this tree has neither a group `subsets` nor a posterior variable `included`"
+            f" (method {tree.attrs.get('method', 'unknown')!r}). Fit a model that switches features"
+            " on and off (a subset model by reversible jump), or use relevance(tree)."
+        )
+    order = np.argsort(-probability, kind="stable")
+    features = [tuple(n for n, on in zip(names, patterns[i], strict=True) if on) for i in order]
+    table = {"features": features, "probability": probability[order], "mcse": mcse[order]}
+    return pd.DataFrame(table)
+
+
+# ---------------------------------------------------------------- what a tree says of its weights
+
+
+def weight_variables(tree: xr.DataTree) -> tuple[str, ...]:
+    """Names of the weight variables in the posterior, () if the tree does not tell."""
+    posterior = tree["posterior"].data_vars
+    for names in (_listed(tree), _in_fit_group(tree)):
+        variables = tuple(dict.fromkeys(re.sub(r"\[.*\]$", "", name) for name in names))
+        if variables and all(name in posterior for name in variables):
+            return variables
+    if tree.attrs.get("model") == USER_GRAPH:
+        return ()
+    return tuple(name for name in WEIGHT_NAMES if name in posterior)
+
+
+def _listed(tree: xr.DataTree) -> list[str]:
+    return [str(name) for name in json.loads(tree.attrs.get("weights", "[]"))]
+
+
+def _in_fit_group(tree: xr.DataTree) -> list[str]:
+    """Names of all weights, or of the kept ones where the fit does not list all."""
+    for name in ("active", "mean_vector"):
+        if "fit" in tree.children and name in tree["fit"].data_vars:
+            return element_labels(tree["fit"].dataset[name])
+    return []
+
+
+def sampling_kind(tree: xr.DataTree) -> str:
+    """``"iid"`` for independent draws, ``"mcmc"`` for anything else: the careful reading."""
+    return "iid" if tree["posterior"].attrs.get("sampling_kind") == "iid" else "mcmc"
+
+
+def element_labels(variable: xr.DataArray, name: str | None = None) -> list[str]:
+    """Label each element of a variable by its coordinates: ``x0``, or ``w[x0]`` with a name."""
+    dims = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
+    if not dims:
+        return [name or str(variable.name)]
+    values = [
+        variable[d].to_numpy() if d in variable.coords else range(variable.sizes[d]) for d in dims
+    ]
+    labels = [", ".join(map(str, combination)) for combination in product(*values)]
+    return [f"{name}[{label}]" for label in labels] if name else labels
+
+
+def draws_of(variable: xr.DataArray) -> Array:
+    """Draws as an array (chain, draw, element), elements in the order of ``element_labels``."""
+    values = variable.transpose(*SAMPLE_DIMS, ...).to_numpy()
+    return values.reshape(*values.shape[:2], -1).astype(float)
+
+
+def constant_columns(draws: Array) -> NDArray[np.bool_]:
+    """Tell which elements never move; equality, since the range of an infinite value is NaN."""
+    return np.asarray((draws == draws[:1, :1]).all(axis=(0, 1)))
+
+
+def moments(draws: Array) -> tuple[Array, Array]:
+    """Mean and sd of each element; what never moves has an sd of exactly zero."""
+    with np.errstate(invalid="ignore"):  # infinite draws, which have no sd
+        mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
+    return mean, np.where(constant_columns(draws), 0.0, sd)
+
+
+# --------------------------------------------------------------------------- one block of weights
+
+
+def _feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
+    posterior = tree["posterior"].dataset
+    variables = weight_variables(tree)
+    if not variables:
+        raise InputError(
+            "relevance: the tree does not say which variables are the weights; set"
+            ' tree.attrs["weights"] = \'["name"]\' to one or more of '
+            f"{', '.join(map(str, posterior.data_vars))}."
+        )
+    vectors = tuple(name for name in variables if posterior[name].ndim > len(SAMPLE_DIMS))
+    return vectors or variables
+
+
+def _one_variable(tree: xr.DataTree, name: str, *, prefix: bool) -> pd.DataFrame:
+    weight = tree["posterior"].dataset[name]
+    draws = draws_of(weight)
+    mean, sd = moments(draws)
+    size = np.hypot(mean, sd)
+    columns = {
+        "mean": mean,
+        "sd": sd,
+        "precision": _precision(tree, name),
+        "inclusion": _inclusion(tree, name, draws),
+        "relevance": np.divide(np.abs(mean), size, out=np.zeros_like(size), where=size > 0),
+    }
+    index = pd.Index(element_labels(weight, name if prefix else None), name="feature")
+    return pd.DataFrame(columns, index=index)
+
+
+def _precision(tree: xr.DataTree, name: str) -> Array:
+    """Precision of each weight: ``alpha_<name>`` or ``alpha`` of the same shape, as fitted."""
+    weight = tree["posterior"].dataset[name]
+    for group in ("fit", "posterior", "constant_data"):
+        for candidate in (f"alpha_{name}", "alpha"):
+            if group not in tree.children or candidate not in tree[group].data_vars:
+                continue
+            alpha = tree[group].dataset[candidate]
+            if element_labels(alpha) == element_labels(weight):
+                samples = [dim for dim in SAMPLE_DIMS if dim in alpha.dims]
+                return np.asarray(alpha.mean(samples).to_numpy(), dtype=float).ravel()
+    return np.full(len(element_labels(weight)), np.nan)
+
+
+def _inclusion(tree: xr.DataTree, name: str, draws: Array) -> Array:
+    weight = tree["posterior"].dataset[name]
+    included: Any = tree["posterior"].data_vars.get("included")
+    if included is not None and element_labels(included) == element_labels(weight):
+        return np.asarray(draws_of(included).mean(axis=(0, 1)))
+    if "fit" in tree.children and "active" in tree["fit"].data_vars:
+        active = tree["fit"].dataset["active"]
+        kept = dict(zip(element_labels(active), active.to_numpy().ravel(), strict=True))
+        names = element_labels(weight, name)
+        if all(element in kept for element in names):
+            return np.array([float(kept[element]) for element in names])
+    return np.asarray((draws != 0).mean(axis=(0, 1)))
+
+
+def _visited(included: NDArray[np.bool_], kind: str) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Distinct subsets of (chain, draw, feature) indicators, their frequencies and errors."""
+    chains, draws, features = included.shape
+    patterns, which = np.unique(included.reshape(-1, features), axis=0, return_inverse=True)
+    which = which.reshape(chains, draws)
+    frequency = np.array([np.bincount(w, minlength=len(patterns)) / draws for w in which])
+    probability = frequency.mean(axis=0)
+    if kind == "iid":
+        mcse = np.sqrt(probability * (1 - probability) / (chains * draws))
+    elif chains > 1:
+        mcse = frequency.std(axis=0, ddof=1) / np.sqrt(chains)
+    else:
+        mcse = np.full(len(patterns), np.nan)
+    return patterns, probability, mcse

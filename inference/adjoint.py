@@ -1,0 +1,148 @@
+"""Gradients of an evidence with respect to the hyperparameters of a graph.
+
+An approximation knows its evidence as a function of arrays (m0, P0 or K, A, o, sites) and gives
+the adjoint of it, `Cotangents`. The graph knows the arrays as functions of θ. One compiled
+function contracts the two:
+
+    d log Z / dθ = m̄·dm0/dθ + P̄·dP0/dθ + Ā·dA/dθ + ō·do/dθ + Σ_n c0 dℓ_n + c1 dℓ'_n + c2 dℓ''_n
+
+θ is on its natural scale; `unconstrain` and `constrain` lead to the real line, where optimisers
+live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.utils import replace_rvs_by_values
+from pytensor.graph.replace import clone_replace
+
+from ardvark.inference.affine import depends
+from ardvark.inference.compile import compile_graph
+from ardvark.inference.laplace import Cotangents
+from ardvark.inference.sites import Array
+
+if TYPE_CHECKING:
+    from ardvark.inference.latent import LatentGaussian
+
+__all__ = ["Adjoint"]
+
+Theta = Mapping[str, Any]
+
+
+class Adjoint:
+    """From cotangents of the arrays to gradients in θ."""
+
+    def __init__(self, latent: LatentGaussian) -> None:
+        self.latent = latent
+
+    def _named(self, values: list[Array]) -> dict[str, Array]:
+        return dict(zip(self.latent.hyper, map(np.asarray, values), strict=True))
+
+    def pull(self, theta: Theta, cotangents: Cotangents, eta: Array) -> dict[str, Array]:
+        """Gradient in θ (natural scale) from the adjoint in the arrays, with the sites at `eta`."""
+        empty = np.zeros((0, 0))
+        bar = cotangents
+        out = self._pull(
+            bar.mean,
+            empty[0:0].ravel() if bar.precision is None else bar.precision,
+            empty if bar.covariance is None else bar.covariance,
+            bar.projection if self.latent.eta_depends else empty,
+            bar.offset,
+            eta,
+            bar.site_value,
+            bar.site_first,
+            bar.site_second,
+            *self.latent.ordered(theta),
+        )
+        return self._named(out)
+
+    @cached_property
+    def _pull(self) -> Callable[..., list[Array]]:
+        latent, reading = self.latent, self.latent.reading
+        mean, precision, offset, at, c0, c1, c2 = (
+            pt.vector(name, dtype="float64") for name in ("m", "p", "o", "at", "c0", "c1", "c2")
+        )
+        covariance, projection = (pt.matrix(name, dtype="float64") for name in ("K", "A"))
+        total = self._prior_part(mean, precision, covariance)
+        if latent.eta_depends:
+            d = latent.n_weights
+            eta = latent.batched_eta(pt.constant(np.vstack([np.zeros((1, d)), np.eye(d)])))
+            total += (eta[1:] * projection.T).sum()  # the columns of A, each with o in it
+            total += (eta[0] * (offset - projection.sum(axis=1))).sum()
+        if depends(reading.cut, reading.theta):
+            value = clone_replace(reading.cut, {reading.inside: at})
+            first = pt.grad(value.sum(), at)
+            second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
+            total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
+        inputs = [mean, precision, covariance, projection, offset, at, c0, c1, c2]
+        gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
+        return compile_graph([*inputs, *reading.theta], gradient)
+
+    def _prior_part(self, mean: Any, precision: Any, covariance: Any) -> Any:
+        latent, reading = self.latent, self.latent.reading
+        total = pt.constant(0.0)
+        for name, dense, (mu, scale) in zip(
+            latent.weights, reading.dense, reading.priors, strict=True
+        ):
+            block, shape = latent.blocks[name], latent.shapes[name]
+            scale = scale.astype("float64")
+            total += (mu * mean[block].reshape(shape)).sum()
+            if dense:
+                total += (scale * covariance[block, block]).sum()
+            elif any(reading.dense):
+                total += (scale**2 * pt.diagonal(covariance)[block].reshape(shape)).sum()
+            else:
+                total += (scale**-2 * precision[block].reshape(shape)).sum()
+        return total
+
+    def log_prior(self, theta: Theta) -> tuple[float, dict[str, Array]]:
+        """Hyperprior log p(θ) on the natural scale, and its gradient."""
+        value, *gradient = self._log_prior(*self.latent.ordered(theta))
+        return float(value), self._named(gradient)
+
+    @cached_property
+    def _log_prior(self) -> Callable[..., list[Array]]:
+        reading = self.latent.reading
+        inside = (*reading.weights, reading.observed)
+        terms = [term for name, term in reading.terms.items() if name not in inside]
+        total = sum((term.sum() for term in terms), pt.constant(0.0))
+        gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
+        return compile_graph(reading.theta, [total, *gradient])
+
+    # Natural scale <-> the real line ----------------------------------------------------------
+
+    def unconstrain(self, theta: Theta) -> dict[str, Array]:
+        """Natural-scale θ to the real line, by the transforms of the graph."""
+        return self._named(self._chart[0](*self.latent.ordered(theta)))
+
+    def constrain(self, free: Theta) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Real-line values to natural-scale θ, and the elementwise derivative dθ/du."""
+        n = len(self.latent.hyper)
+        out = self._chart[1](*(free[name] for name in self.latent.hyper))
+        return self._named(out[:n]), self._named(out[n:])
+
+    @cached_property
+    def _chart(self) -> tuple[Callable[..., list[Array]], Callable[..., list[Array]]]:
+        model, theta = self.latent.model, self.latent.reading.theta
+        known = {model[n]: v for n, v in zip(self.latent.hyper, theta, strict=True)}
+        forward: list[Any] = []
+        backward: list[Any] = []
+        free = []
+        for name, natural in zip(self.latent.hyper, theta, strict=True):
+            rv, u = model[name], natural.type(name=f"{name}_free")
+            transform = model.rvs_to_transforms[rv]
+            arguments = replace_rvs_by_values(
+                list(rv.owner.inputs), rvs_to_values=known, rvs_to_transforms={}
+            )
+            free.append(u)
+            forward.append(natural if transform is None else transform.forward(natural, *arguments))
+            # A transform's bounds may hold earlier hyperparameters: those are known by now.
+            bounds = clone_replace(arguments, dict(zip(theta, backward, strict=False)))
+            backward.append(u if transform is None else transform.backward(u, *bounds))
+        slopes = [pt.grad(b.sum(), u) for b, u in zip(backward, free, strict=True)]
+        return compile_graph(theta, forward), compile_graph(free, [*backward, *slopes])

@@ -1,0 +1,69 @@
+"""Compile small graphs fast, and swap the data under them.
+
+FAST_COMPILE without a C compiler: these functions are called tens of times, not thousands, and
+compile time is what the user waits for. Data are shared variables, read at call time, so
+`pm.set_data` needs no new compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytensor
+from pymc.pytensorf import rvs_in_graph
+
+from ardvark.errors import InputError, UnreadableModel
+
+__all__ = ["compile_graph", "quick", "replaced_data"]
+
+
+def quick() -> Any:
+    """Context in which PyTensor compiles without a C compiler and without rewriting much."""
+    return pytensor.config.change_flags(cxx="", mode="FAST_COMPILE")
+
+
+def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:
+    """Compile; refuse a graph in which a random variable was left or cloned."""
+    left = rvs_in_graph(outputs if isinstance(outputs, list) else [outputs])
+    if left:
+        names = ", ".join(sorted(v.name or str(v) for v in left))
+        raise UnreadableModel(
+            f"{names}: a random variable is left in the graph, its value would be drawn at random"
+        )
+    with quick():
+        return pytensor.function(  # type: ignore[no-any-return]
+            inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+
+
+@contextmanager
+def replaced_data(model: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Give the model's `pm.Data` other values, of any length, and put the old ones back."""
+    known = [v.name for v in model.data_vars]
+    if unknown := [name for name in values if name not in known]:
+        listed = ", ".join(known) or "none: its inputs are constants. Wrap them in pm.Data"
+        raise InputError(f"the model has no pm.Data named {unknown[0]!r}; it has {listed}")
+    before = {name: model[name].get_value() for name in values}
+    coords = dict(model.coords)
+    try:
+        _set_data(model, values, {})
+        yield
+    finally:
+        _set_data(model, before, coords)
+
+
+def _set_data(model: Any, values: Mapping[str, Any], coords: Mapping[str, Any]) -> None:
+    with quick():  # `set_data` compiles a function for each dim: seconds in the default mode
+        for name, value in values.items():
+            array = np.asarray(value)
+            dims = model.named_vars_to_dims.get(name) or ()
+            own = {
+                dim: coords.get(dim) or range(n)
+                for dim, n in zip(dims, array.shape, strict=False)
+                if model.coords.get(dim) is not None
+                and (len(model.coords[dim]) != n or dim in coords)
+            }
+            model.set_data(name, array, coords=own)

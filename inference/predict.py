@@ -1,0 +1,236 @@
+"""`predict`: what a fitted model says of new rows.
+
+A Gaussian approximation N(m, V) gives η* ~ N(a'm + o, a'Va) in closed form, and the probability
+of a class is the normaliser of its site under that Gaussian: the tilted moment that the sites
+know already. Draws of a sampler are averaged, each with its own hyperparameters.
+
+| task | statistic |
+|---|---|
+| two classes | ∫ p(t = k | η) q(η) dη, for each class k |
+| Gaussian noise | E η and sqrt(var η + σ²): the sd includes the noise |
+| any other likelihood | mean and sd of posterior predictive draws |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.compile import quick, replaced_data
+from ardvark.inference.graph import read_model
+from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.sites import Array, GaussianSites
+from ardvark.models.card import card_of
+from ardvark.models.inputs import scaled_like
+
+__all__ = ["predict"]
+
+_MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
+
+
+def predict(
+    model: Any,
+    tree: xr.DataTree,
+    X_new: Any,
+    *,
+    weights: str | tuple[str, ...] | None = None,
+    predictor: str | None = None,
+    random_seed: int = 0,
+) -> xr.DataArray:
+    """Predict the target at new rows.
+
+    Parameters
+    ----------
+    model : pm.Model
+        The model that was fitted; its inputs must be `pm.Data`.
+    tree : xr.DataTree
+        What `fit` gave.
+    X_new : table or mapping
+        New rows. Raw rows are put on the scale of the model if it was built on standardised
+        inputs. For your own graph: the array for its one `pm.Data` in the predictor, or a
+        mapping name → array.
+    weights, predictor : optional
+        Names in the graph, when they differ from those of the fit.
+    random_seed : int
+        For likelihoods that are neither two-class nor Gaussian, where the answer is made of draws.
+
+    Returns
+    -------
+    xr.DataArray
+        Two classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
+    """
+    settings = json.loads(tree.attrs.get("settings", "{}"))
+    names = weights if weights is not None else settings.get("weights")
+    latent = read_model(
+        model,
+        weights=tuple(names) if isinstance(names, list) else names,
+        predictor=predictor or settings.get("predictor", "eta"),
+    )
+    values = _new_values(model, latent, X_new)
+    with replaced_data(model, values):
+        if "mean_vector" in tree.children.get("fit", {}):
+            belief: _Belief = _Gaussian(latent, tree)
+        else:
+            belief = _Draws(latent, tree)
+        if latent.two_classes:
+            positive = belief.probability(1)
+            return _classes(model, np.stack([1.0 - positive, positive], axis=1))
+        moments = belief.gaussian_noise()
+    if moments is None:
+        moments = _by_simulation(model, latent, tree, values, random_seed)
+    return _rows(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+
+
+class _Gaussian:
+    """η at the new rows under the Gaussian approximation of the tree."""
+
+    def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
+        fit = tree["fit"].to_dataset()
+        self.latent = latent
+        self.theta = {name: fit[name].values for name in latent.hyper}
+        projection, offset = latent.affine_map(self.theta)
+        kept = fit["active"].values
+        if len(kept) != latent.n_weights:
+            raise InputError(
+                f"tree has {len(kept)} weights, the model has {latent.n_weights}: it is the "
+                f"tree of another model"
+            )
+        mean = latent.prior(self.theta)[0]
+        mean[kept] = fit["mean_vector"].values
+        self.mean = projection @ mean + offset
+        rows = projection[:, kept]
+        if "covariance_matrix" in fit:
+            self.variance = np.einsum("ni,ij,nj->n", rows, fit["covariance_matrix"].values, rows)
+        else:
+            factor = rows @ fit["covariance_factor"].values
+            self.variance = rows**2 @ fit["covariance_diagonal"].values - np.square(factor).sum(
+                axis=1
+            )
+
+    def probability(self, label: int) -> Array:
+        sites = self.latent.sites(self.theta, observed=np.full(len(self.mean), label))
+        return np.exp(sites.tilted(self.mean, np.maximum(self.variance, 1e-300)).log_z)
+
+    def gaussian_noise(self) -> tuple[Array, Array] | None:
+        sites = self.latent.sites(self.theta, observed=np.zeros(len(self.mean)))
+        if not _is_identity_gaussian(sites):
+            return None
+        assert isinstance(sites, GaussianSites)
+        return self.mean, np.sqrt(self.variance + 1.0 / sites.precision)
+
+
+class _Draws:
+    """η at the new rows for each draw, with the draw's own hyperparameters."""
+
+    def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
+        self.latent = latent
+        stacked = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
+        step = max(1, stacked.sizes["sample"] // _MOST_DRAWS)
+        stacked = stacked.isel(sample=slice(None, None, step))
+        missing = [n for n in (*latent.weights, *latent.hyper) if n not in stacked]
+        if missing:
+            raise InputError(
+                f"tree has no draws of {missing[0]!r}: it is the tree of another model"
+            )
+        draws = {
+            name: np.moveaxis(stacked[name].values, stacked[name].dims.index("sample"), 0)
+            for name in (*latent.weights, *latent.hyper)
+        }
+        self.theta = {name: draws[name] for name in latent.hyper}
+        self.eta = latent.eta_of(draws)
+
+    def probability(self, label: int) -> Array:
+        labels = np.full(self.eta.shape[1], label)
+        return np.exp(self.latent.log_sites_of(self.eta, self.theta, labels)).mean(axis=0)
+
+    def gaussian_noise(self) -> tuple[Array, Array] | None:
+        start = {name: values[0] for name, values in self.theta.items()}
+        if not _is_identity_gaussian(
+            self.latent.sites(start, observed=np.zeros(self.eta.shape[1]))
+        ):
+            return None
+        # At t = 0 and η = 0 a Gaussian site is log N(0; 0, σ²): the noise of each draw.
+        log_peak = self.latent.log_sites_of(
+            np.zeros_like(self.eta), self.theta, np.zeros(self.eta.shape[1])
+        )
+        noise = np.exp(-2.0 * log_peak) / (2.0 * np.pi)
+        return self.eta.mean(axis=0), np.sqrt(self.eta.var(axis=0) + noise.mean(axis=0))
+
+
+_Belief = _Gaussian | _Draws
+
+
+def _is_identity_gaussian(sites: Any) -> bool:
+    """Whether t ~ N(η, σ²): a Gaussian site whose mean is the observed t, here 0."""
+    return isinstance(sites, GaussianSites) and bool(np.allclose(sites.mean, 0.0, atol=1e-9))
+
+
+def _new_values(model: Any, latent: LatentGaussian, X_new: Any) -> dict[str, Array]:
+    if latent.predictor in latent.weights:
+        raise UnsupportedPair(
+            f"the predictor {latent.predictor!r} is itself the Gaussian block: new rows would "
+            f"need its covariance "
+            f"with the old ones, which the graph does not hold"
+        )
+    card = card_of(model)
+    if card is not None:
+        return card.new_data(scaled_like(X_new, card.scaling, card.feature_names))
+    feeding = latent.predictor_data
+    if isinstance(X_new, Mapping):
+        return {name: np.asarray(value) for name, value in X_new.items()}
+    if len(feeding) != 1:
+        found = ", ".join(feeding) or "none: its inputs are constants, wrap them in pm.Data"
+        raise InputError(
+            f"X_new must be a mapping name → array for this graph: the pm.Data in "
+            f"{latent.predictor!r} are {found}"
+        )
+    return {feeding[0]: np.asarray(X_new, float)}
+
+
+def _by_simulation(
+    model: Any, latent: LatentGaussian, tree: xr.DataTree, values: Mapping[str, Array], seed: int
+) -> tuple[Array, Array]:
+    """Mean and sd of posterior predictive draws, for likelihoods without a closed form."""
+    import pymc as pm
+
+    rows = len(next(iter(values.values())))
+    fillers = {
+        v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
+    }
+    with replaced_data(model, {**values, **fillers}), quick():
+        drawn = pm.sample_posterior_predictive(
+            tree,
+            model=model,
+            var_names=[latent.observed],
+            random_seed=seed,
+            progressbar=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    samples = drawn["posterior_predictive"][latent.observed]
+    if samples.shape[-1] != rows:
+        raise InputError(
+            f"the likelihood keeps {samples.shape[-1]} rows whatever the inputs are: give it "
+            f"the observed values "
+            f"as a pm.Data, or leave out shape="
+        )
+    return samples.mean(("chain", "draw")).values, samples.std(("chain", "draw")).values
+
+
+def _classes(model: Any, probabilities: Array) -> xr.DataArray:
+    card = card_of(model)
+    labels = [0, 1] if card is None or card.classes is None else list(card.classes)
+    return _rows(probabilities, "class", labels)
+
+
+def _rows(values: Array, dim: str, labels: list[Any]) -> xr.DataArray:
+    return xr.DataArray(
+        values,
+        dims=("row", dim),
+        coords={"row": np.arange(len(values)), dim: np.asarray(labels)},
+        name="prediction",
+    )

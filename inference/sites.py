@@ -1,0 +1,341 @@
+"""Sites: log p(t_n | eta_n) as a function of the scalar predictor eta_n, one per row.
+
+Arrays broadcast over leading axes; the last axis is the row. Notation: z = sign * eta for binary
+labels, h(z) = N(z) / Phi(z) (the probit's hazard), x = -z in its tail.
+
+| formula                                                             | code                  |
+|---------------------------------------------------------------------|-----------------------|
+| probit derivatives, RW06 (3.16)                                      | ProbitSites           |
+| probit times a Gaussian, RW06 (3.58), (3.85), (3.86)                 | ProbitSites.tilted    |
+| h(-x) = x + 1/(x + 2/(x + 3/(x + ...))), Abramowitz & Stegun 26.2.14 | _hazard_tail          |
+| Gauss-Hermite quadrature                                             | quadrature_tilted     |
+
+RW06 is Rasmussen & Williams, Gaussian Processes for Machine Learning.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, expit, gammaln, log_expit, log_ndtr, logsumexp
+
+__all__ = [
+    "Array",
+    "Derivatives",
+    "GaussianSites",
+    "GraphSites",
+    "LogitSites",
+    "PoissonSites",
+    "ProbitSites",
+    "Sites",
+    "Tilted",
+    "quadrature_tilted",
+    "recognise",
+]
+
+Array = NDArray[np.float64]
+
+RECOGNITION_GRID = np.linspace(-2.9, 3.1, 7)  # off zero, where a user's site may be special
+RECOGNITION_TOLERANCE = 1e-6  # PyMC's own inverse probit is off by 2e-7 on the grid
+
+
+class Derivatives(NamedTuple):
+    """The log site and its first three derivatives in eta."""
+
+    value: Array
+    first: Array
+    second: Array
+    third: Array
+
+
+class Tilted(NamedTuple):
+    """Log mass, mean and variance of site * N(eta; mean, variance)."""
+
+    log_z: Array
+    mean: Array
+    variance: Array
+
+
+class Sites(Protocol):
+    """What an inference rule may ask of the likelihood."""
+
+    def log(self, eta: Array, /) -> Array:
+        """Log site at eta (..., N)."""
+
+    def derivatives(self, eta: Array, /) -> Derivatives:
+        """Log site and three derivatives at eta (..., N)."""
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """Moments of the site times N(mean, variance)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbitSites:
+    """Phi(sign * eta), right to 1e-12 relative out to |eta| = 300."""
+
+    sign: Array
+
+    def log(self, eta: Array, /) -> Array:
+        """Log Phi(sign * eta)."""
+        return np.asarray(log_ndtr(self.sign * eta))
+
+    def derivatives(self, eta: Array, /) -> Derivatives:
+        """Log Phi and its derivatives; none of them cancels in the tail."""
+        z = self.sign * eta
+        hazard, curvature, _, third = _hazard(z)
+        return Derivatives(log_ndtr(z), self.sign * hazard, -curvature, self.sign * third)
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """Moments of the probit times a Gaussian, in closed form."""
+        scale = np.sqrt(1.0 + variance)
+        z = self.sign * mean / scale  # RW06 (3.58)
+        hazard, _, slack, _ = _hazard(z)
+        return Tilted(
+            log_ndtr(z),
+            mean + self.sign * variance * hazard / scale,  # RW06 (3.85)
+            variance * (1.0 + variance * slack) / (1.0 + variance),  # RW06 (3.86), no cancellation
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogitSites:
+    """1 / (1 + exp(-sign * eta))."""
+
+    sign: Array
+
+    def log(self, eta: Array, /) -> Array:
+        """Log of the logistic function of sign * eta."""
+        return np.asarray(log_expit(self.sign * eta))
+
+    def derivatives(self, eta: Array, /) -> Derivatives:
+        """Log of the logistic function and its derivatives."""
+        z = self.sign * eta
+        below, product = expit(-z), expit(z) * expit(-z)
+        third = self.sign * product * np.tanh(z / 2)
+        return Derivatives(log_expit(z), self.sign * below, -product, third)
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """By quadrature: there is no closed form."""
+        return quadrature_tilted(self.log, mean, variance)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianSites:
+    """exp(log_scale - precision (eta - mean)^2 / 2)."""
+
+    mean: Array
+    precision: Array
+    log_scale: Array
+
+    def log(self, eta: Array, /) -> Array:
+        """Log site: a parabola."""
+        return np.asarray(self.log_scale - 0.5 * self.precision * (eta - self.mean) ** 2)
+
+    def derivatives(self, eta: Array, /) -> Derivatives:
+        """Parabola and its derivatives."""
+        first = self.precision * (self.mean - eta)
+        second = np.broadcast_to(-self.precision, first.shape).astype(np.float64)
+        return Derivatives(self.log(eta), first, second, np.zeros_like(first))
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """Product of two Gaussians."""
+        ratio = self.precision * variance
+        gap = self.mean - mean
+        return Tilted(
+            self.log_scale - 0.5 * (np.log1p(ratio) + self.precision * gap**2 / (1.0 + ratio)),
+            mean + ratio * gap / (1.0 + ratio),
+            variance / (1.0 + ratio),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSites:
+    """Poisson(count; exp(eta + log_exposure))."""
+
+    count: Array
+    log_exposure: Array | float = 0.0
+
+    def log(self, eta: Array, /) -> Array:
+        """Log probability of the count; -inf where the rate overflows."""
+        log_rate = eta + self.log_exposure
+        with np.errstate(over="ignore"):
+            return np.asarray(self.count * log_rate - np.exp(log_rate) - gammaln(self.count + 1.0))
+
+    def derivatives(self, eta: Array, /) -> Derivatives:
+        """Log probability and its derivatives: beyond the first, minus the rate."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(eta + self.log_exposure)
+        return Derivatives(self.log(eta), self.count - rate, -rate, -rate)
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """By quadrature: there is no closed form."""
+        return quadrature_tilted(self.log, mean, variance)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSites:
+    """Sites compiled from a graph: any elementwise likelihood, moments by quadrature."""
+
+    log: Callable[[Array], Array]
+    derivatives: Callable[[Array], Derivatives]
+
+    def tilted(self, mean: Array, variance: Array, /) -> Tilted:
+        """By quadrature."""
+        return quadrature_tilted(self.log, mean, variance)
+
+
+def quadrature_tilted(
+    log_site: Callable[[Array], Array], mean: Array, variance: Array, nodes: int = 64
+) -> Tilted:
+    """Moments of site * N(mean, variance) by Gauss-Hermite quadrature that refocuses.
+
+    Each pass puts the nodes where the last one found the mass (never tighter than the spacing of
+    the last nodes), until they stay: plain nodes miss a site much narrower than the Gaussian. A
+    site that is zero at every node gives log_z = -inf and moments that are NaN.
+    """
+    mean, variance = np.broadcast_arrays(np.asarray(mean, float), np.asarray(variance, float))
+    points, log_weights = (part.reshape((-1,) + (1,) * mean.ndim) for part in _hermite(nodes))
+    spacing = 1.2 * np.diff(_hermite(nodes)[0]).min()  # the nodes lie closest in the middle
+    centre, width = mean, variance
+    for _ in range(12):
+        eta = centre + np.sqrt(width) * points
+        ratio = 0.5 * (points**2 - (eta - mean) ** 2 / variance + np.log(width / variance))
+        log_terms = log_site(eta.reshape(-1, mean.shape[-1])).reshape(eta.shape)
+        log_terms = log_terms + log_weights + ratio
+        log_z = np.asarray(logsumexp(log_terms, axis=0))
+        with np.errstate(invalid="ignore"):
+            share = np.exp(log_terms - log_z)
+        found = np.sum(share * eta, axis=0)
+        spread = np.sum(share * (eta - found) ** 2, axis=0)
+        lost = ~np.isfinite(log_z)
+        settled = (np.abs(found - centre) ** 2 < 0.01 * width) & (np.abs(spread / width - 1) < 0.1)
+        if np.all(settled | lost):
+            break
+        centre = np.where(lost, mean, found)
+        width = np.where(lost, variance, np.maximum(spread, spacing**2 * width))
+    return Tilted(log_z, found, spread)
+
+
+def recognise(log_site: Callable[[Array], Array], rows: int | None = None) -> Sites | None:
+    """Find the closed form behind `log_site` by its values (never by a name), or None.
+
+    Parameters
+    ----------
+    log_site
+        Maps eta (Q, N) to log sites (Q, N).
+    rows
+        N. Without it `log_site` is given (Q, 1) and must broadcast to its rows by itself.
+
+    All rows must be of one family; signs, counts, means and precisions are inferred row by row
+    and must then reproduce every value on the grid.
+    """
+
+    def evaluate(eta: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(log_site(eta), dtype=np.float64)
+
+    grid = RECOGNITION_GRID[:, None] * np.ones((1, 1 if rows is None else rows))
+    values = evaluate(grid)
+    if values.ndim != 2 or values.size == 0 or not np.isfinite(values).all():
+        return None
+    grid = np.broadcast_to(grid, values.shape)
+    for family in (_as_binary, _as_gaussian, _as_poisson):
+        sites = family(evaluate, grid, values)
+        if sites is not None:
+            return sites
+    return None
+
+
+def _as_binary(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
+    """Probit or logit: the sign is the direction of growth, and nothing else is free."""
+    sign = np.where(values[-1] > values[0], 1.0, -1.0)
+    for family in (ProbitSites, LogitSites):
+        sites = family(sign)
+        if _close(sites.log(grid), values, np.abs(values)):
+            return sites
+    return None
+
+
+def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
+    """Fit a parabola to three points, then again 3 sd around its own top, and check both places.
+
+    The second look keeps the digits of a narrow site far away from the grid, and tells a wide
+    Student-t or a straight line from a parabola.
+    """
+    mean, reach, three = grid[3], grid[6] - grid[3], values[[0, 3, 6]]
+    for _ in range(3):
+        precision = -(three[0] - 2 * three[1] + three[2]) / reach**2
+        if not np.all(precision > 0):
+            return None
+        shift = (three[2] - three[0]) / (2 * reach) / precision
+        top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
+        reach = 3.0 / np.sqrt(precision)
+        three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
+    sites = GaussianSites(mean, precision, top)
+    around = mean + reach * np.array([-3.0, -1.0, -0.3, 0.3, 1.0, 3.0])[:, None]
+    on_grid = _close(sites.log(grid), values, np.ptp(values, axis=0) + np.abs(values))
+    return sites if on_grid and _close(sites.log(around), evaluate(around), 40.0) else None
+
+
+def _as_poisson(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
+    """Log link: the curvature gives the exposure, the slope the count."""
+    step = grid[1, 0] - grid[0, 0]
+    curvature = values[6] - 2 * values[5] + values[4]
+    exposure = -curvature / (2 * (np.cosh(step) - 1.0)) / np.exp(grid[5])
+    if np.any(exposure <= 0.0):
+        return None
+    slope = (values[6] - values[4] + exposure * (np.exp(grid[6]) - np.exp(grid[4]))) / (2 * step)
+    count = np.round(slope)
+    if np.any(count < 0.0) or not _close(slope, count, 1.0 + count):
+        return None
+    sites = PoissonSites(count, np.log(exposure))
+    wide = np.array([-8.0, -5.0, 5.0, 8.0])[:, None] * np.ones_like(grid[:1])
+    for points, found in ((grid, values), (wide, evaluate(wide))):
+        if not _close(sites.log(points), found, np.ptp(found, axis=0)):
+            return None
+    return sites
+
+
+def _close(ours: Array, theirs: Array, scale: Array | float) -> bool:
+    return bool(np.all(np.abs(ours - theirs) <= RECOGNITION_TOLERANCE * scale))
+
+
+@cache
+def _hermite(nodes: int) -> tuple[Array, Array]:
+    """Points for a unit normal and the logs of their weights."""
+    points, weights = np.polynomial.hermite.hermgauss(nodes)
+    with np.errstate(divide="ignore"):
+        return np.sqrt(2.0) * points, np.log(weights) - 0.5 * np.log(np.pi)
+
+
+def _hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+    """h, h (z + h), 1 - h (z + h) and h ((z + h)(z + 2h) - 1), each to full relative accuracy."""
+    z = np.asarray(z, dtype=np.float64)
+    hazard = np.asarray(np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0)))
+    excess = z + hazard
+    curvature = np.asarray(hazard * excess)
+    slack = np.asarray(1.0 - curvature)
+    third = np.asarray(hazard * (excess * (excess + hazard) - 1.0))
+    tail = z < -2.0  # from here on z + h loses digits; at -2 the loss is two of sixteen
+    if tail.any():
+        x = -z[tail]
+        first, second, last = _hazard_tail(x)
+        delta = 1.0 / (x + first)  # z + h
+        curvature[tail] = (x + delta) * delta
+        slack[tail] = delta * (first - delta)
+        rise = (x + 3.0 * second - 2.0 * last) / ((x + second) * (x + last))  # second - first
+        third[tail] = (x + delta) * delta * 2.0 * rise / ((x + first) * (x + second))
+    return hazard, curvature, slack, third
+
+
+def _hazard_tail(x: Array, terms: int = 80) -> tuple[Array, Array, Array]:
+    """e_1, e_2, e_3 of h(-x) = x + 1/(x + e_1), e_k = (k + 1)/(x + e_(k+1)); 80 do for x >= 2."""
+    rest = 0.5 * (np.sqrt(x**2 + 4.0 * terms) - x)  # where the fraction settles
+    for k in range(terms, 3, -1):
+        rest = k / (x + rest)
+    e_3 = rest  # 4 / (x + 5 / (x + ...))
+    e_2 = 3.0 / (x + e_3)
+    return 2.0 / (x + e_2), e_2, e_3

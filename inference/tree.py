@@ -1,0 +1,187 @@
+"""Answers as ArviZ trees: the one place that knows the groups and their names.
+
+| group | what is in it |
+|---|---|
+| `posterior` | draws under the graph's names; fixed hyperparameters too, constant |
+| `log_likelihood` | log p(t_n | ...) for each draw and row |
+| `sample_stats` | approximations: `log_posterior` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
+| `fit` | approximations: `mean_vector`, `covariance_matrix`, `active`, `log_evidence`, the sites, and θ by name |
+| `observed_data`, `constant_data` | as ArviZ has them |
+
+Only xarray is needed for it, so that a fit need not wait for ArviZ to be imported.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ardvark.inference.hyper import Settled
+from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.posterior import FunctionPosterior, Posterior, condition
+from ardvark.inference.sites import Array
+
+__all__ = [
+    "TYPE_II",
+    "assemble",
+    "data_groups",
+    "describe",
+    "draws_dataset",
+    "fit_dataset",
+    "path_group",
+]
+
+TYPE_II = (
+    "type-II posterior: the hyperparameters were set by maximising the evidence, and their "
+    "uncertainty is not in it"
+)
+CONDITIONAL = "posterior at fixed hyperparameters: their uncertainty is not in it"
+_LARGEST_COVARIANCE = 2000  # kept weights; above it a low-rank factor is stored, never d x d
+_PACKAGES = ("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
+
+
+def draws_dataset(
+    model: Any, draws: Mapping[str, Array], extra_dims: Mapping[str, tuple[str, ...]] | None = None
+) -> xr.Dataset:
+    """Draws (chain, draw, ...) with the dims and coordinates of the model."""
+    variables, coords = {}, {}
+    for name, values in draws.items():
+        dims = (extra_dims or {}).get(name) or dims_of(model, name, values.ndim - 2)
+        variables[name] = (("chain", "draw", *dims), values)
+        for dim in dims:
+            if model.coords.get(dim) is not None:
+                coords[dim] = np.array(model.coords[dim])
+    first = next(iter(draws.values()))
+    coords["chain"], coords["draw"] = np.arange(first.shape[0]), np.arange(first.shape[1])
+    return xr.Dataset(variables, coords=coords)
+
+
+def dims_of(model: Any, name: str, ndim: int) -> tuple[str, ...]:
+    """Named dims of a variable, ArviZ's default names where it has none."""
+    named = model.named_vars_to_dims.get(name) or (None,) * ndim
+    return tuple(d if d is not None else f"{name}_dim_{i}" for i, d in enumerate(named))
+
+
+def data_groups(model: Any) -> dict[str, xr.Dataset]:
+    """`observed_data` and `constant_data` of a model."""
+    observed = {}
+    for rv in model.observed_RVs:
+        value = model.rvs_to_values[rv]
+        while value.owner is not None and len(value.owner.inputs) == 1:  # a cast of the data
+            value = value.owner.inputs[0]
+        array = value.get_value() if hasattr(value, "get_value") else getattr(value, "data", None)
+        if array is not None:
+            observed[rv.name] = (dims_of(model, rv.name, np.ndim(array)), np.asarray(array))
+    constant = {
+        v.name: (dims_of(model, v.name, v.ndim), np.asarray(v.get_value())) for v in model.data_vars
+    }
+    return {
+        "observed_data": _with_coords(model, observed),
+        "constant_data": _with_coords(model, constant),
+    }
+
+
+def _with_coords(model: Any, variables: dict[str, Any]) -> xr.Dataset:
+    used = {dim for dims, _ in variables.values() for dim in dims}
+    coords = {d: np.array(model.coords[d]) for d in used if model.coords.get(d) is not None}
+    return xr.Dataset(variables, coords=coords)
+
+
+def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
+    """The `fit` group of a Gaussian approximation."""
+    posterior, model = settled.fit.posterior, latent.model
+    names = np.array(latent.weight_names)
+    kept = posterior.prior.on
+    variables: dict[str, Any] = {
+        "mean_vector": ("rows", posterior.mean[kept]),
+        "active": ("weight", kept),
+        "log_evidence": settled.fit.log_evidence,
+        "site_precision": ("row", settled.fit.site_precision),
+        "site_shift": ("row", settled.fit.site_shift),
+        "iterations": settled.fit.iterations,
+        **_covariance(posterior, kept),
+        **{name: float(value) for name, value in settled.fit.info.items()},
+    }
+    coords: dict[str, Any] = {"rows": names[kept], "columns": names[kept], "weight": names}
+    for name, value in (latent.prior_data | settled.theta).items():
+        dims = dims_of(model, name, np.ndim(value))
+        variables[name] = (dims, value)
+        coords |= {d: np.array(model.coords[d]) for d in dims if model.coords.get(d) is not None}
+    if "covariance_matrix" not in variables:
+        del coords["columns"]
+    return xr.Dataset(variables, coords=coords)
+
+
+def path_group(latent: LatentGaussian, settled: Settled) -> dict[str, xr.Dataset]:
+    """The `selection_path` of a fit that added and deleted weights one at a time."""
+    if settled.path is None:
+        return {}
+    steps, names = settled.path.path, np.array(latent.weight_names)
+    active = np.array([step.active for step in steps])
+    variables = {
+        "action": ("step", np.array([step.action for step in steps])),
+        "feature_changed": (
+            "step",
+            np.array([names[s.weight] if s.weight >= 0 else "" for s in steps]),
+        ),
+        "active": (("step", "feature"), active),
+        "n_active": ("step", active.sum(axis=1)),
+        "log_evidence": ("step", np.array([step.log_evidence for step in steps])),
+    }
+    path = xr.Dataset(variables, coords={"step": np.arange(len(steps)), "feature": names})
+    return {"selection_path": path.assign_attrs(chosen=len(steps) - 1)}
+
+
+def _covariance(posterior: Posterior, kept: Array) -> dict[str, Any]:
+    """Dense up to 2000 kept weights, else diag(covariance_diagonal) - factor factor'."""
+    if kept.sum() > _LARGEST_COVARIANCE and posterior.prior.variance is not None:
+        wide = condition(
+            posterior.prior, posterior.site_precision, posterior.site_shift, "functions"
+        )
+        if isinstance(wide, FunctionPosterior):  # negative site precisions have no such factor
+            return {
+                "covariance_diagonal": ("rows", posterior.prior.variance),
+                "covariance_factor": (("rows", "factor"), wide.data_factor),
+            }
+    return {"covariance_matrix": (("rows", "columns"), posterior.covariance[np.ix_(kept, kept)])}
+
+
+def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
+    """Put the groups together; attributes that zarr cannot hold become JSON text."""
+    tree = xr.DataTree.from_dict({name: ds for name, ds in groups.items() if ds is not None})
+    tree.attrs.update({k: v if _plain(v) else json.dumps(v) for k, v in attributes.items()})
+    return tree
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, (str, bool, int, float))
+
+
+def describe(method: Any) -> dict[str, Any]:
+    """Settings of a method as plain numbers and text, for the JSON in the tree."""
+    return {f.name: _spoken(getattr(method, f.name)) for f in dataclasses.fields(method)}
+
+
+def _spoken(value: Any) -> Any:
+    if value is None or _plain(value):
+        return value
+    if hasattr(value, "children"):
+        return f"tree of {value.attrs.get('method', 'another fit')}"
+    if dataclasses.is_dataclass(value):
+        return {"kind": type(value).__name__, **describe(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _spoken(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spoken(v) for v in value]
+    return np.asarray(value).tolist()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    return {name: version(name) for name in _PACKAGES}

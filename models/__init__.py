@@ -1,0 +1,29 @@
+"""Models of the zoo: each builder takes (X, t) and gives an ordinary `pm.Model`.
+
+Builders are found by name in the registry and imported, PyMC with them, when first asked for.
+"""
+
+import typing as _t
+
+from ardvark.models.registry import MODELS as _MODELS
+from ardvark.models.registry import builder as _builder
+
+if _t.TYPE_CHECKING:
+    from ardvark.models.ard import ard_classification as ard_classification
+    from ardvark.models.ard import ard_regression as ard_regression
+
+__all__ = ["ard_classification", "ard_regression"]
+
+if not _t.TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _MODELS:
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}; models: {', '.join(_MODELS)}"
+            )
+        globals()[name] = _builder(name)
+        return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

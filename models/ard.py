@@ -1,0 +1,259 @@
+"""Linear models with automatic relevance determination: one prior precision per weight.
+
+    alpha_j ~ Gamma(a, b)       w_j | alpha_j ~ N(0, 1/alpha_j)       (the bias has its own pair)
+    eta_n   = bias + phi(x_n)'w
+    t_n     ~ Bernoulli(Phi(eta_n))            probit
+              Bernoulli(1/(1 + e^-eta_n))      logit
+              N(eta_n, sigma²)                 regression
+
+A large alpha_j switches its weight off; alpha_j = inf does so exactly.
+
+    paper                                   here
+    w, a constant among the inputs          bias, w              Qi, Minka, Picard & Ghahramani 2004
+    Psi(t w'phi(x)), t = ±1                 probit(eta), t = 0/1                             Qi 2004
+    alpha, its Gamma hyperprior             alpha_bias, alpha, a, b                     Tipping 2001
+    sigma², the noise variance              sigma (standard deviation)                  Tipping 2001
+
+Prior choices. `a=2`, `b=2/d`, d weights besides the bias: E[1/alpha] = 2/d, so eta has a prior
+sd near 1.4 for inputs of unit scale, whatever d is (`a=b=1e-6` is the papers' flat one).
+`sigma ~ HalfNormal(sd of t)`: proper, free of units, and as ready to call all of t noise as none
+of it. Data are never rescaled here.
+"""
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from ardvark.errors import InputError
+from ardvark.models.card import Card, Precision, copy_data, remember
+from ardvark.models.checks import (
+    as_binary,
+    as_inputs,
+    as_precisions,
+    as_target,
+    one_of,
+    positive,
+    warn_about_columns,
+)
+from ardvark.models.inputs import Array, Inputs
+from ardvark.models.kernels import Basis, Design, expand
+from ardvark.models.likelihoods import LINKS
+
+__all__ = ["ard_classification", "ard_regression"]
+
+type WeightPrior = Callable[..., Any]  # (name, dims=None) -> the weights, within a pm.Model
+
+
+def ard_classification(
+    X: Any,
+    t: Any,
+    *,
+    link: str = "probit",
+    basis: Basis = None,
+    bias: bool = True,
+    alpha: Any = None,
+    a: float = 2.0,
+    b: float | None = None,
+) -> Any:
+    """Build the graph of a two-class linear model with ARD weights.
+
+    Parameters
+    ----------
+    X : (N, d) table
+        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
+    t : N labels of two classes
+        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    link : "probit" or "logit"
+    basis : None, kernel or callable
+        The inputs themselves; a kernel centred on each training row; a function X -> Phi.
+    bias : bool
+        Whether there is a constant weight, with its own precision.
+    alpha : None or one precision per weight
+        None infers them; numbers fix them, the bias first, inf = this weight is switched off.
+    a, b : float
+        Shape and rate of the Gamma hyperprior; `b=None` is 2/d.
+    """
+    inputs = as_inputs(X)
+    codes, classes = as_binary(t, len(inputs))
+    observe = LINKS[one_of(link, LINKS, "link")]
+    design = _checked_design(inputs, basis)
+
+    def build(prior: WeightPrior) -> Any:
+        with pm.Model(coords=design.coords) as model:
+            data = pm.Data(design.data, design.values, dims=("row", design.columns))
+            intercept = prior("bias") if bias else 0
+            w = prior("w", dims=design.weights)
+            eta = intercept + design.basis_functions(data) @ w
+            eta = pm.Deterministic("eta", eta, dims="row")
+            t_observed = pm.Data("t_observed", codes, dims="row")
+            observe("t", eta, observed=t_observed, dims="row")
+        return model
+
+    card = _card("ard_classification", "binary", inputs, design, classes)
+    return _with_precisions(build, card, design, bias, alpha, a, b)
+
+
+def ard_regression(
+    X: Any,
+    t: Any,
+    *,
+    basis: Basis = None,
+    bias: bool = True,
+    alpha: Any = None,
+    a: float = 2.0,
+    b: float | None = None,
+    noise: float | None = None,
+) -> Any:
+    """Build the graph of a linear regression with ARD weights and Gaussian noise.
+
+    Parameters
+    ----------
+    X : (N, d) table
+        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
+    t : N numbers
+    noise : None or float
+        The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
+    basis, bias, alpha, a, b
+        As in `ard_classification`.
+    """
+    inputs = as_inputs(X)
+    target = as_target(t, len(inputs))
+    design = _checked_design(inputs, basis)
+    sigma_fixed = None if noise is None else positive(noise, "noise")
+    spread = np.array(target.std() or 1.0)
+
+    def build(prior: WeightPrior) -> Any:
+        with pm.Model(coords=design.coords) as model:
+            data = pm.Data(design.data, design.values, dims=("row", design.columns))
+            intercept = prior("bias") if bias else 0
+            w = prior("w", dims=design.weights)
+            eta = intercept + design.basis_functions(data) @ w
+            eta = pm.Deterministic("eta", eta, dims="row")
+            known = sigma_fixed is not None
+            sigma = pm.Data("sigma", sigma_fixed) if known else pm.HalfNormal("sigma", spread)
+            t_observed = pm.Data("t_observed", target, dims="row")
+            pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
+        return model
+
+    card = _card("ard_regression", "regression", inputs, design, None)
+    return _with_precisions(build, card, design, bias, alpha, a, b)
+
+
+# --- the three priors of a weight ------------------------------------------------------------
+
+
+def gamma_precisions(shape: float, rate: float) -> WeightPrior:
+    """Give w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate)."""
+    a, b = _doubles(shape, rate)
+
+    def prior(name: str, dims: str | None = None) -> Any:
+        alpha = pm.Gamma(precision_name(name), a, b, dims=dims)
+        return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
+
+    return prior
+
+
+def integrated_precisions(shape: float, rate: float) -> WeightPrior:
+    """Give the same w with alpha integrated out: Student-t, 2a degrees of freedom, sqrt(b/a)."""
+    nu, scale = _doubles(2 * shape, np.sqrt(rate / shape))
+
+    def prior(name: str, dims: str | None = None) -> Any:
+        return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
+
+    return prior
+
+
+def fixed_precisions(precisions: dict[str, Array]) -> WeightPrior:
+    """Give w ~ N(0, 1/alpha) with alpha as data; an infinite alpha leaves an exact 0."""
+
+    def prior(name: str, dims: str | None = None) -> Any:
+        alpha = pm.Data(precision_name(name), precisions[name], dims=dims)
+        active = np.flatnonzero(np.isfinite(precisions[name]))
+        if active.size == precisions[name].size:
+            return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
+        if active.size == 0:
+            return pm.Deterministic(name, pt.zeros(precisions[name].shape), dims=dims)
+        model = pm.modelcontext(None)
+        model.add_coord("active", [model.coords[dims][j] for j in active])
+        w_active = pm.Normal(f"{name}_active", 0, sigma=alpha[active] ** -0.5, dims="active")
+        place = np.full(precisions[name].size, active.size)  # each weight's in (w_active, 0)
+        place[active] = np.arange(active.size)
+        return pm.Deterministic(name, pm.math.concatenate([w_active, [0.0]])[place], dims=dims)
+
+    return prior
+
+
+def precision_name(weights: str) -> str:
+    """Name the precisions of a block: `alpha` for `w`, `alpha_bias` for `bias`."""
+    return "alpha" if weights == "w" else f"alpha_{weights}"
+
+
+def _doubles(*values: float) -> tuple[Array, ...]:
+    # PyTensor keeps a Python 2.0 in single precision, and then its gammaln and log too.
+    return tuple(np.array(value, dtype=np.float64) for value in values)
+
+
+# --- what both builders do around the graph --------------------------------------------------
+
+
+def _checked_design(inputs: Inputs, basis: Basis) -> Design:
+    design = expand(inputs, basis)
+    if basis is None:
+        warn_about_columns(inputs)
+    return design
+
+
+def _card(builder: str, task: str, inputs: Inputs, design: Design, classes: Any) -> Card:
+    return Card(builder, task, inputs.feature_names, classes, inputs.scaling, design.new_data)
+
+
+def _with_precisions(
+    build: Callable[[WeightPrior], Any],
+    card: Card,
+    design: Design,
+    bias: bool,
+    alpha: Any,
+    a: float,
+    b: float | None,
+) -> Any:
+    """Check the precisions, build the graph with the prior they ask for, remember its card."""
+    if not isinstance(bias, bool | np.bool_):
+        raise InputError(f"bias must be True or False, got {bias!r}.")
+    shape, rate = positive(a, "a"), 2 / len(design.names) if b is None else positive(b, "b")
+    blocks = ("bias", "w") if bias else ("w",)
+    if alpha is not None:
+        model = build(fixed_precisions(_split(alpha, design, bias)))
+        remember(model, card)
+        return model
+    model = build(gamma_precisions(shape, rate))
+    here = weakref.ref(model)
+    pairs = tuple(Precision(name, precision_name(name), shape, rate) for name in blocks)
+    card = dataclasses.replace(card, precisions=pairs)
+
+    def integrated() -> Any:
+        second = build(integrated_precisions(shape, rate))
+        if (first := here()) is not None:
+            copy_data(first, second)
+        remember(second, card)
+        return second
+
+    remember(model, dataclasses.replace(card, integrated=integrated))
+    return model
+
+
+def _split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:
+    names = ("bias", *design.names) if bias else design.names
+    precisions = as_precisions(alpha, names)
+    if np.isinf(precisions).all():
+        raise InputError(
+            f"alpha is inf at each of its {len(precisions)} places, which switches every weight "
+            f"off: at least one finite precision is needed."
+        )
+    if not bias:
+        return {"w": precisions}
+    return {"bias": precisions[0], "w": precisions[1:]}

@@ -1,0 +1,89 @@
+"""What travels beside a graph: a `Card` says what its builder knew, the graph stays a `pm.Model`.
+
+A graph has no place for class labels, for how new inputs become its data, or for a second form of
+itself. `remember` keeps these by the identity of the model, and only as long as the model lives:
+a card must therefore never hold its own model (use a weak reference).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ardvark.models.inputs import Array, Scaling
+
+__all__ = ["Card", "Precision", "card_of", "copy_data", "remember"]
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Weights ~ N(0, 1/alpha), alpha ~ Gamma(shape, rate): a pair that can be integrated out."""
+
+    weights: str
+    name: str
+    shape: float
+    rate: float
+
+    def draw_given(self, weights: Array, rng: np.random.Generator) -> Array:
+        """Draw alpha from its conditional Gamma(shape + 1/2, rate + w²/2), one per weight."""
+        return rng.gamma(self.shape + 0.5, 1.0 / (self.rate + 0.5 * np.square(weights)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Card:
+    """What a builder knew and a graph cannot say."""
+
+    builder: str  # name in the registry
+    task: str  # "binary" | "multiclass" | "regression"
+    feature_names: tuple[str, ...]  # the columns of X
+    classes: npt.NDArray[Any] | None  # labels in np.unique order
+    scaling: Scaling | None  # X was standardised with it: new rows need it too
+    new_data: Callable[[Array], dict[str, Array]]  # checked, scaled X_new -> values for pm.set_data
+    precisions: tuple[Precision, ...] = ()
+    integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
+
+
+_CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def remember(model: Any, card: Card) -> None:
+    """Keep the card of a finished graph."""
+    _CARDS[model] = card, _terms(model)
+
+
+def card_of(model: Any) -> Card | None:
+    """Give the card of a graph, None for a user's own graph.
+
+    A graph that has got more terms since it was built is no longer what its second form
+    stands for, so that form is withheld and the graph is taken as written.
+    """
+    card, terms = _CARDS.get(model, (None, ()))
+    if card is not None and terms != _terms(model):
+        return dataclasses.replace(card, precisions=(), integrated=None)
+    return card
+
+
+def copy_data(source: Any, target: Any) -> None:
+    """Give `target` the present data and coordinates of `source`, where they differ."""
+    from pytensor.configdefaults import config
+
+    changed = [
+        variable
+        for variable in source.data_vars
+        if variable.name in target.named_vars
+        and not np.array_equal(variable.get_value(), target[variable.name].get_value())
+    ]
+    # set_data compiles a function for each dim: seconds in the default mode, nothing in this one.
+    with config.change_flags(mode="FAST_COMPILE", cxx=""):
+        for variable in changed:
+            dims = source.named_vars_to_dims.get(variable.name, ())
+            coords = {dim: source.coords[dim] for dim in dims}
+            target.set_data(variable.name, variable.get_value(), coords=coords)
+
+
+def _terms(model: Any) -> tuple[str, ...]:
+    return tuple(term.name for term in (*model.basic_RVs, *model.potentials))

@@ -1,0 +1,114 @@
+"""The zoo by name: one line per model, and all that others must know of it before it is built.
+
+A model joins here. The line says where its builder lives, what it is for, which methods fit it, why
+the others do not and what to use instead, and which variants the contract test builds.
+Nothing heavy is imported until a builder is asked for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+__all__ = ["MODELS", "ModelEntry", "builder", "sample_data", "samples"]
+
+type Variants = Mapping[str, Mapping[str, Any]]  # name of a variant -> arguments of the builder
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """What is known of a model without building it."""
+
+    home: str  # module of ardvark.models
+    task: str  # "binary" | "multiclass" | "regression"
+    paper: str
+    methods: tuple[str, ...]  # fitted by
+    reasons: Mapping[str, str] = field(default_factory=dict)  # not fitted by: why, what instead
+    sample: Callable[[], Variants] = lambda: {"default": {}}
+
+
+def _ard_variants() -> dict[str, dict[str, Any]]:
+    from ardvark.models.kernels import RBF, Polynomial
+
+    return {
+        "default": {},
+        "no bias": {"bias": False},
+        "kernel": {"basis": RBF(width=1.5)},
+        "polynomial": {"basis": Polynomial(degree=2), "bias": False},
+        "callable": {"basis": lambda X: X[:, :2] ** 2},
+        "fixed precisions": {"alpha": [0.5, 1.0, 2.0, 4.0]},
+        "weights off": {"alpha": [0.5, 1.0, float("inf"), 4.0]},
+        "bias off": {"alpha": [float("inf"), 1.0, 2.0, 4.0]},
+        "own hyperprior": {"a": 2.5, "b": 0.7},
+    }
+
+
+def _ard_classification_variants() -> dict[str, dict[str, Any]]:
+    variants = _ard_variants()
+    return variants | {
+        "logit": {"link": "logit"},
+        "logit off": variants["weights off"] | {"link": "logit"},
+    }
+
+
+def _ard_regression_variants() -> dict[str, dict[str, Any]]:
+    return _ard_variants() | {
+        "fixed noise": {"noise": 0.3},
+        "all fixed": {"noise": 0.3, "alpha": [0.5, 1.0, 2.0, 4.0]},
+    }
+
+
+ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact")
+
+
+def _no_jump(instead: str) -> dict[str, str]:
+    return {
+        "reversible_jump": "its weights shrink but never leave the model, so there is no dimension "
+        f"to jump between. Use {instead}, or a method that fits this model."
+    }
+
+
+MODELS: dict[str, ModelEntry] = {
+    "ard_classification": ModelEntry(
+        "ard",
+        "binary",
+        "Qi, Minka, Picard & Ghahramani 2004",
+        ARD_METHODS,
+        _no_jump("subset_classification"),
+        _ard_classification_variants,
+    ),
+    "ard_regression": ModelEntry(
+        "ard",
+        "regression",
+        "Tipping 2001",
+        ARD_METHODS,
+        _no_jump("subset_regression"),
+        _ard_regression_variants,
+    ),
+}
+
+
+def builder(name: str) -> Callable[..., Any]:
+    """Give the builder of a registered model (this imports PyMC)."""
+    build: Callable[..., Any] = getattr(import_module(f"ardvark.models.{MODELS[name].home}"), name)
+    return build
+
+
+def sample_data(task: str, n_rows: int = 12) -> tuple[Any, Any]:
+    """Give a small seeded data set for a task: X (rows, 3) and t."""
+    import numpy as np
+
+    rng = np.random.default_rng(20)
+    X = rng.normal(size=(n_rows, 3))
+    score = X[:, 0] - 0.5 * X[:, 2] + 0.4 * rng.normal(size=n_rows)
+    if task == "regression":
+        return X, score
+    n_classes = {"binary": 2, "multiclass": 3}[task]
+    return X, np.argsort(np.argsort(score)) * n_classes // n_rows
+
+
+def samples(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give each variant of a model with the arguments, X and t among them, that build it."""
+    X, t = sample_data(MODELS[name].task)
+    for variant, arguments in MODELS[name].sample().items():
+        yield variant, {"X": X, "t": t, **arguments}

@@ -1,0 +1,1 @@
+"""The papers' experiments as data: data set, split, model, method, published figure; and speeds."""

@@ -1,0 +1,248 @@
+"""What every graph of the zoo must do: plain checks, run on each variant of each registry line.
+
+A check takes the `Case` (a variant of a registered model) and asserts. Models join by their line in
+`ardvark.models.registry`; HAND_LOGP adds, by hand, what a graph's logp must be.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import xarray as xr
+from arviz_stats import summary
+from scipy import stats
+from scipy.special import log_expit, log_ndtr
+
+from ardvark.models.card import Card, card_of
+from ardvark.models.inputs import Inputs
+from ardvark.models.kernels import RBF, Polynomial
+from ardvark.models.registry import MODELS, builder, samples
+
+CHEAP = {"mode": "FAST_COMPILE"}
+N_NEW = 5
+N_DRAWS = 60
+
+
+@dataclass(frozen=True)
+class Case:
+    """One variant of a registered model."""
+
+    name: str
+    variant: str
+    arguments: dict[str, Any]
+
+    def build(self, **changes: Any) -> Any:
+        return builder(self.name)(**(self.arguments | changes))
+
+    def card(self, model: Any) -> Card:
+        card = card_of(model)
+        assert card is not None
+        return card
+
+
+def cases() -> Iterator[Case]:
+    for name in MODELS:
+        for variant, arguments in samples(name):
+            yield Case(name, variant, arguments)
+
+
+def prior_tree(model: Any) -> Any:
+    with pytensor.config.change_flags(cxx=""), model:
+        return pm.sample_prior_predictive(N_DRAWS, random_seed=3, compile_kwargs=CHEAP)
+
+
+def as_posterior(prior: Any) -> Any:
+    """The prior draws as a posterior; without constant_data PyMC would think that alpha changed."""
+    groups = {"posterior": prior.prior.dataset, "constant_data": prior.constant_data.dataset}
+    return xr.DataTree.from_dict(groups)
+
+
+# --- the checks ------------------------------------------------------------------------------
+
+
+def prior_predictive_is_finite_and_has_the_observed_shape(case: Case) -> None:
+    model = case.build()
+    tree = prior_tree(model)
+    for variable in (*model.free_RVs, *model.deterministics):
+        assert np.isfinite(tree.prior[variable.name]).all(), variable.name
+    for variable in model.observed_RVs:
+        drawn = tree.prior_predictive[variable.name]
+        assert np.isfinite(drawn).all()
+        assert drawn.shape[2:] == tree.observed_data[variable.name].shape
+        assert drawn.dims[2:] == model.named_vars_to_dims[variable.name]
+        assert drawn.std() > 0
+
+
+def graphviz_shows_every_variable(case: Case) -> None:
+    model = case.build()
+    source = pm.model_to_graphviz(model).source
+    for variable in (*model.basic_RVs, *model.deterministics, *model.data_vars):
+        assert variable.name in source
+
+
+def posterior_predictive_works_on_new_rows(case: Case) -> None:
+    model = case.build()
+    card = case.card(model)
+    posterior = as_posterior(prior_tree(model))
+    X_new = np.random.default_rng(4).normal(size=(N_NEW, len(card.feature_names)))
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"), model:
+        pm.set_data(new_rows(model, card.new_data(X_new)), coords={"row": np.arange(N_NEW)})
+        drawn = pm.sample_posterior_predictive(
+            posterior, random_seed=5, progressbar=False, compile_kwargs=CHEAP
+        )
+    for variable in model.observed_RVs:
+        values = drawn.posterior_predictive[variable.name]
+        assert values.shape[:3] == (1, N_DRAWS, N_NEW)
+        assert np.isfinite(values).all()
+
+
+def new_rows(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The new inputs, and zeros for all other data that have rows (the observed)."""
+    zeros = {
+        data.name: np.zeros((N_NEW, *data.get_value().shape[1:]), dtype=data.dtype)
+        for data in model.data_vars
+        if model.named_vars_to_dims.get(data.name, ("",))[0] == "row"
+    }
+    return zeros | inputs
+
+
+def log_likelihood_is_one_finite_number_per_row(case: Case) -> None:
+    model = case.build()
+    tree = as_posterior(prior_tree(model))
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"), model:
+        pm.compute_log_likelihood(tree, progressbar=False)
+    for variable in model.observed_RVs:
+        values = tree.log_likelihood[variable.name]
+        assert values.dims[:3] == ("chain", "draw", "row")
+        assert np.isfinite(values).all()
+
+
+def summary_has_a_line_for_each_number(case: Case) -> None:
+    model = case.build()
+    tree = prior_tree(model)
+    names = [variable.name for variable in model.free_RVs]
+    table = summary(tree, group="prior", var_names=names, kind="stats")
+    assert len(table) == sum(tree.prior[name][0, 0].size for name in names)
+    assert np.isfinite(table.to_numpy(dtype=float)).all()
+
+
+def hyperparameters_can_be_fixed_by_do(case: Case) -> None:
+    model = case.build()
+    free = {variable.name for variable in model.free_RVs}
+    hyper = {pair.name for pair in case.card(model).precisions} | ({"sigma"} & free)
+    point = prior_tree(model).prior.isel(chain=0, draw=0)
+    fixed = pm.do(model, {name: point[name].to_numpy() for name in hyper})
+    assert {variable.name for variable in fixed.free_RVs} == free - hyper
+    assert hyper <= {variable.name for variable in fixed.data_vars}
+    assert np.isfinite(logp(fixed, {name: point[name].to_numpy() for name in free - hyper}))
+
+
+def feature_names_are_coordinates(case: Case) -> None:
+    X = case.arguments["X"]
+    names = tuple(f"input {j}" for j in range(X.shape[1]))
+    model = case.build(X=Inputs(X, names))
+    assert model.coords["feature"] == names == case.card(model).feature_names
+    for variable in (*model.free_RVs, *model.deterministics):
+        for dim in model.named_vars_to_dims.get(variable.name, ()):
+            assert model.coords[dim] is not None
+
+
+def no_term_but_the_named_ones(case: Case) -> None:
+    """No Potential (prior predictive sampling ignores it), no initial value (it blocks pm.do)."""
+    model = case.build()
+    assert not model.potentials
+    assert set(model.rvs_to_initial_values.values()) <= {None}
+
+
+def second_form_has_the_same_marginal_prior(case: Case) -> None:
+    model = case.build()
+    card = case.card(model)
+    if card.integrated is None:
+        assert card.precisions == ()
+        return
+    second = card.integrated()
+    gone = {pair.name for pair in card.precisions}
+    names = [variable.name for variable in model.free_RVs]
+    assert [v.name for v in second.free_RVs] == [name for name in names if name not in gone]
+    point = {v.name: np.full(v.shape.eval(mode="FAST_COMPILE"), 0.7) for v in second.free_RVs}
+    expected = logp(second, point)
+    for pair in card.precisions:  # the factor p(alpha | w) turns the joint into the marginal
+        w = point[pair.weights]
+        alpha = np.full(w.shape, 1.3)
+        conditional = stats.gamma(pair.shape + 0.5, scale=1 / (pair.rate + w**2 / 2))
+        expected += conditional.logpdf(alpha).sum()
+        point[pair.name] = alpha
+    np.testing.assert_allclose(logp(model, point), expected, rtol=1e-12)
+
+
+CHECKS: tuple[Callable[[Case], None], ...] = (
+    prior_predictive_is_finite_and_has_the_observed_shape,
+    graphviz_shows_every_variable,
+    posterior_predictive_works_on_new_rows,
+    log_likelihood_is_one_finite_number_per_row,
+    summary_has_a_line_for_each_number,
+    hyperparameters_can_be_fixed_by_do,
+    feature_names_are_coordinates,
+    no_term_but_the_named_ones,
+    second_form_has_the_same_marginal_prior,
+)
+
+
+# --- logp by the graph and by hand -----------------------------------------------------------
+
+
+def logp(model: Any, point: dict[str, Any]) -> float:
+    """The graph's joint log density at natural values (no Jacobian)."""
+    with pytensor.config.change_flags(cxx=""):
+        function = model.compile_logp(jacobian=False, **CHEAP)
+    values = {}
+    for variable in model.free_RVs:
+        value = model.rvs_to_values[variable]
+        natural = np.asarray(point[variable.name])
+        values[value.name] = np.log(natural) if value.name.endswith("log__") else natural
+    return float(function(values))
+
+
+def ard_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
+    """log p(alpha) + log p(w | alpha) + log p(t | eta), loops and scipy only."""
+    Phi = basis_by_hand(settings.get("basis"), X)
+    a, b = settings.get("a", 2.0), settings.get("b") or 2 / Phi.shape[1]
+    fixed = settings.get("alpha")
+    bias = settings.get("bias", True)
+    weights, total = [0.0] * (Phi.shape[1] + 1), 0.0
+    w_given = list(np.atleast_1d(point["w_active"] if "w_active" in point else point["w"]))
+    for j in range(0 if bias else 1, Phi.shape[1] + 1):
+        block = "alpha" if j else "alpha_bias"
+        alpha = np.ravel(point[block])[max(j - 1, 0)] if fixed is None else fixed[j]
+        if np.isinf(alpha):
+            continue
+        weights[j] = w_given.pop(0) if j else float(point["bias"])
+        total += stats.norm.logpdf(weights[j], 0, alpha**-0.5)
+        total += stats.gamma.logpdf(alpha, a, scale=1 / b) if fixed is None else 0.0
+    eta = [weights[0] + sum(p * w for p, w in zip(row, weights[1:], strict=True)) for row in Phi]
+    if task == "regression":
+        sigma = settings.get("noise") or float(point["sigma"])
+        if settings.get("noise") is None:
+            total += stats.halfnorm.logpdf(sigma, scale=np.std(t))
+        return float(total + stats.norm.logpdf(t, eta, sigma).sum())
+    log_link = {"probit": log_ndtr, "logit": log_expit}[settings.get("link", "probit")]
+    return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
+
+
+def basis_by_hand(basis: Any, X: Any) -> Any:
+    if basis is None:
+        return X
+    if isinstance(basis, RBF):
+        return np.array([[np.exp(-sum((x - c) ** 2) / 2 / basis.width**2) for c in X] for x in X])
+    if isinstance(basis, Polynomial):
+        return np.array([[(sum(x * c) + basis.offset) ** basis.degree for c in X] for x in X])
+    return basis(X)
+
+
+HAND_LOGP: dict[str, Callable[..., float]] = {
+    "ard_classification": ard_logp,
+    "ard_regression": ard_logp,
+}

@@ -1,0 +1,221 @@
+"""The command line: quick to answer, one line per error, JSON for machines, codes for scripts."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from synthetic_trees import gaussian_tree
+
+import ardvark as av
+from ardvark import cli
+from ardvark.cli import main
+
+FEATURES = ["height", "weight", "age"]
+MEAN, SD = np.array([0.1, 1.0, -0.5, 0.0]), np.array([0.2, 0.3, 0.3, 0.3])
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(6)
+    X = 50 + 10 * rng.normal(size=(30, 3))
+    sick = X[:, 0] + 10 * rng.normal(size=30) > 50
+    rows = [
+        ",".join([*(f"{v:.3f}" for v in x), "yes" if s else "no"])
+        for x, s in zip(X, sick, strict=True)
+    ]
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join([",".join([*FEATURES, "sick"]), *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Replace `fit` by synthetic answers; gives the list of what was asked for."""
+    asked = []
+
+    def fit(model, method, **settings):
+        asked.append((model, method, settings))
+        rng = np.random.default_rng(len(asked))
+        common = {"features": FEATURES, "draws": 200, "attrs": {"random_seed": 1}}
+        if method == "laplace":
+            return gaussian_tree(rng, MEAN, SD, hyper="evidence", **common)
+        hyper = "posterior" if method == "nuts" else "fixed"
+        return gaussian_tree(rng, MEAN, SD, method="nuts", hyper=hyper, **common)
+
+    monkeypatch.setattr(av, "fit", fit, raising=False)
+    return asked
+
+
+# ---------------------------------------------------------------------------------- quick answers
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "report --help"])
+def test_help_imports_nothing_heavy(option):
+    code = (
+        "import sys; from ardvark.cli import main; "
+        f"rc = main({option.split()!r}); "
+        "heavy = {'numpy', 'pymc', 'pandas', 'xarray', 'matplotlib', 'arviz_stats', 'scipy'}; "
+        "sys.exit(rc or bool(heavy & set(sys.modules)))"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() and not done.stderr
+
+
+def test_help_names_every_command_and_option(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(command in said for command in ("list", "fit", "report", "compare", "doctor"))
+    assert main(["report", "--help"]) == 0
+    said = capsys.readouterr().out
+    options = (
+        "--model --method --seed --draws --chains --out --target --raw --json --debug --strict"
+    )
+    assert all(option in said for option in options.split())
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == av.__version__
+
+
+def test_list_knows_models_methods_and_data(capsys):
+    assert main(["list", "--json"]) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert {"ard_classification", "ard_regression"} <= set(known["models"])
+    assert {"laplace", "nuts"} <= set(known["methods"])
+    assert {"wdbc", "wine", "sinc"} <= set(known["datasets"])
+    assert main(["list"]) == 0
+    assert "wdbc" in capsys.readouterr().out
+
+
+def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("ARDVARK_DATA", f"{tmp_path}:/no/such/folder")
+    assert main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["versions"]["ardvark"] == av.__version__ and facts["ready"] is True
+    assert facts["ARDVARK_DATA"] == {str(tmp_path): "found", "/no/such/folder": "no such folder"}
+    monkeypatch.setattr(cli, "PACKAGES", ["ardvark", "no-such-package"])
+    assert main(["doctor"]) == 2
+    assert "no-such-package: missing" in capsys.readouterr().out
+
+
+# ----------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report", "--method", "laplace,magic"], "unknown method 'magic'; known: laplace, nuts"),
+        (["report", "--model", "magic"], "unknown model 'magic'; known: ard_classification"),
+        (["report", "no_such_data"], "no_such_data"),
+        (["report", "no_such_file.csv"], "no_such_file.csv"),
+        (["report", "wine"], "no model for a multiclass target yet"),
+        (["report", "--out", "no/such/folder/report.html"], "no folder"),
+        (["report", "--draws", "many"], "--draws"),
+        (["report", "--drwas", "3"], "--drwas"),
+        (["magic"], "magic"),
+        (["compare", "one.zarr"], "two or more trees"),
+        (["compare", "one.zarr", "two.zarr"], "one.zarr: no such tree"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_two(arguments, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err.splitlines()[-1] and captured.err.splitlines()[-1].startswith(
+        "ardvark: "
+    )
+    assert "Traceback" not in captured.err and captured.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_errors_are_json(capsys):
+    assert main(["report", "--method", "magic", "--json"]) == 2
+    assert "magic" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(ValueError, match="unknown method"):
+        main(["report", "--method", "magic", "--debug"])
+
+
+def test_entry_point_sets_the_exit_code():
+    done = subprocess.run(
+        [sys.executable, "-m", "ardvark.cli", "report", "--method", "magic"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and done.stderr.startswith("ardvark: unknown method")
+
+
+# --------------------------------------------------------------------------------- report and fit
+
+
+def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
+    out = tmp_path / "people.html"
+    assert main(["report", str(csv), "--out", str(out), "--draws", "200", "--seed", "7"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(str(out))
+    assert "nuts_fixed: done" in captured.err
+    page = out.read_text("utf-8")
+    assert "ardvark report" in page and "--model ard_classification" in page
+    names = [method if isinstance(method, str) else "fixed" for _, method, _ in fitted]
+    assert names == ["laplace", "nuts", "fixed"]
+    settings = fitted[2][2]
+    assert settings["random_seed"] == 7 and settings["draws"] == 200 and not settings["progressbar"]
+    X = fitted[0][0]["X"].get_value()
+    assert np.allclose(X.mean(axis=0), 0, atol=1e-9) and np.allclose(X.std(axis=0), 1, atol=0.05)
+
+
+def test_report_as_json_is_quiet_and_raw_data_stay_raw(csv, fitted, tmp_path, capsys):
+    out = tmp_path / "raw.html"
+    code = main(["report", str(csv), "--method", "laplace", "--raw", "--json", "--out", str(out)])
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert code == 0 and captured.err == ""
+    assert result["report"] == str(out) and result["level"] == "warn"  # no reference
+    assert [method for _, method, _ in fitted] == ["laplace"]
+    assert fitted[0][0]["X"].get_value().mean() > 30
+    numbers = json.loads(out.with_suffix(".json").read_text("utf-8"))
+    assert (
+        numbers["header"]["Data set"] == "people"
+        and "--raw" in numbers["reproducibility"]["command"]
+    )
+
+
+def test_strict_turns_warnings_into_exit_codes(csv, fitted, tmp_path, monkeypatch, capsys):
+    arguments = ["report", str(csv), "--method", "laplace", "--quiet", "--strict"]
+    arguments += ["--out", str(tmp_path / "a.html")]
+    assert main(arguments) == 1
+    normal = av.fit
+
+    def unconverged(*args, **settings):
+        tree = normal(*args, **settings)
+        tree.attrs["converged"] = False
+        return tree
+
+    monkeypatch.setattr(av, "fit", unconverged, raising=False)
+    assert main(arguments) == 2
+    assert main([a for a in arguments if a != "--strict"]) == 0
+
+
+def test_fit_stores_trees_that_compare_reads(csv, fitted, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["fit", str(csv), "--out", str(run), "--json"]) == 0
+    stored = json.loads(capsys.readouterr().out)
+    assert sorted(stored) == ["laplace", "nuts"]
+    assert sorted(path.name for path in run.iterdir()) == ["laplace.zarr", "nuts.zarr"]
+    assert main(["compare", str(run / "laplace.zarr"), str(run / "nuts.zarr"), "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert table["laplace"]["reference"] == "nuts"
+    assert table["laplace"]["worst_mean_error"] < 0.5
+    assert main(["fit", str(csv), "--out", str(run)]) == 2
+    assert "exists" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""The documents are true: their code runs, their names exist, their tables are the registry's."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import ardvark
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.py"))
+PACKAGES = ("ardvark", "models", "inference", "diagnostics", "studies")
+TABLE = re.compile(r"<!-- table: models and methods -->\n(.*?)<!-- end of table -->", re.DOTALL)
+
+
+class Block(NamedTuple):
+    code: str
+    line: int
+    slow: bool
+
+
+def python_blocks(text: str) -> list[Block]:
+    """Fenced Python code; one behind the comment `<!-- slow -->` is slow."""
+    pattern = re.compile(r"^(<!-- slow -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    return [
+        Block(match[2], text[: match.start(2)].count("\n") + 1, bool(match[1]))
+        for match in pattern.finditer(text)
+    ]
+
+
+def run_blocks(blocks: list[Block]) -> dict[str, Any]:
+    """Run the blocks one after the other, as a reader would; errors show the README's lines."""
+    scope: dict[str, Any] = {"__name__": "readme"}
+    for block in blocks:
+        source = "\n" * (block.line - 1) + block.code
+        exec(compile(source, "README.md", "exec"), scope)
+    return scope
+
+
+def method_table() -> str:
+    """Render the README's table of models and methods from the two registries."""
+    from ardvark.inference.fit import METHODS
+    from ardvark.models.registry import MODELS
+
+    head = ["model", "target", "paper", *(f'`"{name}"`' for name in METHODS)]
+    rows = [
+        [f"`{name}`", entry.task, entry.paper]
+        + ["yes" if method in entry.methods else "refused" for method in METHODS]
+        for name, entry in MODELS.items()
+    ]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *rows))
+
+
+def test_blocks_are_found_with_their_lines_and_marks():
+    text = "a\n```python\nx = 1\n```\n```text\nno\n```\n<!-- slow -->\n```python\ny = x\n```\n"
+    assert python_blocks(text) == [Block("x = 1\n", 3, False), Block("y = x\n", 10, True)]
+    assert run_blocks(python_blocks(text))["y"] == 1
+    with pytest.raises(ZeroDivisionError):
+        run_blocks([Block("1 / 0", 1, False)])
+
+
+def test_readme_has_fast_and_slow_blocks():
+    blocks = python_blocks(README)
+    assert {block.slow for block in blocks} == {True, False}
+    assert README.count("```python") == len(blocks)  # none that the pattern overlooks
+
+
+def test_readme_code_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    scope = run_blocks([block for block in python_blocks(README) if not block.slow])
+    assert scope["laplace"].attrs["converged"]
+    assert scope["tree"].attrs["converged"]
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.validate
+def test_all_readme_code_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = run_blocks(python_blocks(README))
+    assert scope["nuts"].attrs["converged"]
+    assert (tmp_path / "report.html").stat().st_size < 5_000_000
+
+
+def test_table_of_models_and_methods_is_the_registrys():
+    found = TABLE.search(README)
+    assert found is not None
+    wanted = f"\n{method_table()}\n"
+    assert found[1] == wanted, f"put this into README.md:\n{wanted}"
+
+
+def test_readme_lists_the_data_sets_that_need_no_file():
+    from ardvark.models.datasets import EMBEDDED
+    from ardvark.models.simulators import SIMULATORS
+
+    listed = re.search(r"\*\*With the package, offline\*\*:(.*?)\n- ", README, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"`(\w+)`", listed[1]) == [*EMBEDDED, *SIMULATORS]
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *NOTEBOOKS], ids=lambda path: path.name)
+def test_public_names_in_text_exist(path):
+    used = set(re.findall(r"\bav\.([A-Za-z_]\w*)", path.read_text()))
+    assert used <= set(ardvark.__all__), sorted(used - set(ardvark.__all__))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_make_targets_exist(path):
+    text = path.read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+        assert (ROOT / target).exists(), target
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^ {4})make ([a-z]+)", text, re.MULTILINE)) <= targets
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_text_are_the_command_lines(path):
+    from ardvark.cli import app
+
+    commands = {name for name in app if not name.startswith("-")}
+    for listed in re.findall(r"ardvark ((?:[a-z]+\s*\|\s*)+[a-z]+)`", path.read_text()):
+        assert set(re.split(r"\s*\|\s*", listed)) == commands
+
+
+def test_newest_change_is_of_this_version():
+    newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None and newest[1] == ardvark.__version__
+
+
+def test_every_cited_key_is_in_the_references():
+    keys = set(re.findall(r"\*\*([A-Z]\w+\d\d)\*\*", README))
+    assert "RW06" in keys
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            cited = set(re.findall(r"#.*?\b([A-Z][A-Za-z]{1,3}\d\d)\b", path.read_text()))
+            assert cited <= keys, f"{path.relative_to(ROOT)}: {sorted(cited - keys)}"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_tells_and_calls_but_defines_nothing(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    assert not [node for node in ast.walk(tree) if isinstance(node, defined)]
+    cells = re.findall(r"^# %%(.*)\n(.*)", text, re.MULTILINE)
+    assert cells[0][0].strip() == "[markdown]" and cells[0][1].startswith("# # ")
+    assert "ARDVARK_FAST" in text
+
+
+@pytest.mark.validate
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(path):
+    command = [sys.executable, ROOT / "notebooks" / "run.py", path.stem]
+    environment = {**os.environ, "ARDVARK_FAST": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,107 @@
+"""The import rules hold on the tree, and each of them catches a planted violation."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from import_rules import violations
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CLEAN = {
+    "ardvark/__init__.py": '_HOME = {"fit": "inference.fit", "models": None}',
+    "ardvark/cli.py": "import sys\nimport cyclopts\ndef go():\n    import pymc",
+    "models/__init__.py": "",
+    "models/checks.py": "import numpy as np",
+    "models/ard.py": "import pymc as pm\nfrom ardvark.models import checks",
+    "inference/__init__.py": "",
+    "inference/gaussian.py": "import numpy as np\nfrom scipy import linalg",
+    "inference/laplace.py": "from ardvark.inference.gaussian import condition",
+    "inference/graph.py": "from pytensor.graph.traversal import walk",
+    "inference/fit.py": "from ardvark.inference import laplace\nimport xarray",
+    "diagnostics/__init__.py": "",
+    "diagnostics/report.py": "from ardvark.inference.fit import fit",
+}
+
+PLANTED = {
+    "pymc in the array layer": ("inference/laplace.py", "import pymc as pm", "array layer"),
+    "in a function": ("inference/gaussian.py", "def f():\n    import xarray as xr", "array layer"),
+    "by name": ("inference/gaussian.py", "f = __import__('pandas')", "array layer"),
+    "a part of arviz": ("inference/gaussian.py", "from arviz_base import from_dict", "array layer"),
+    "through another module": (
+        "inference/gaussian.py",
+        "from ardvark.models.ard import build",
+        "importing ardvark.inference.gaussian would load pymc",
+    ),
+    "walks a graph": (
+        "inference/fit.py",
+        "from pytensor.graph.basic import Constant",
+        "graph layer",
+    ),
+    "graph by its parent": ("inference/fit.py", "from pytensor import graph", "graph layer"),
+    "models see inference": ("models/ard.py", "from ardvark.inference.fit import fit", "ard.py:4"),
+    "models see a public name": ("models/ard.py", "from ardvark import fit", "inference.fit"),
+    "models see the root": ("models/ard.py", "import ardvark as av", "not the root"),
+    "models see diagnostics": ("models/ard.py", "import ardvark.diagnostics.report", "diagnostics"),
+    "inference sees diagnostics": (
+        "inference/fit.py",
+        "def f():\n    from ardvark.diagnostics import report",
+        "must not import ardvark.diagnostics.report",
+    ),
+    "cycle": ("inference/gaussian.py", "from ardvark.inference import laplace", "import cycle"),
+    "pickle": ("models/checks.py", "import pickle", "can run code"),
+    "joblib": ("models/checks.py", "from joblib import load", "can run code"),
+    "numpy pickle": ("models/checks.py", "np.load('x', allow_pickle=True)", "allow_pickle"),
+    "pandas pickle": ("models/checks.py", "pd.read_pickle('x')", "pickle"),
+    "heavy root": ("ardvark/__init__.py", "import numpy", "importing ardvark would load numpy"),
+    "heavy cli": ("ardvark/cli.py", "from ardvark.models import ard", "would load pymc"),
+}
+
+
+def plant(root: Path, files: dict[str, str], docstring: bool = True) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(('"""What it is."""\n' if docstring else "") + text + "\n")
+    return root
+
+
+def test_the_tree_keeps_the_rules():
+    assert violations(ROOT) == []
+
+
+def test_a_clean_tree_is_clean(tmp_path):
+    assert violations(plant(tmp_path, CLEAN)) == []
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_planted_violation_is_found(tmp_path, case):
+    name, line, message = PLANTED[case]
+    found = violations(plant(tmp_path, {**CLEAN, name: f"{CLEAN[name]}\n{line}"}))
+    assert any(message in item for item in found), found
+
+
+def test_missing_docstring_is_found(tmp_path):
+    plant(tmp_path, CLEAN)
+    plant(tmp_path, {"models/bare.py": "x = 1", "models/dot.py": '"""."""'}, docstring=False)
+    assert violations(tmp_path) == [
+        "models/bare.py:1: no module docstring",
+        "models/dot.py:1: no module docstring",
+    ]
+
+
+def test_imports_for_type_checkers_make_no_cycle(tmp_path):
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ardvark.inference.fit"
+    files = {**CLEAN, "inference/laplace.py": f"{CLEAN['inference/laplace.py']}\n{typed}"}
+    assert violations(plant(tmp_path, files)) == []
+
+
+def test_the_script_ends_with_1_when_a_rule_is_broken(tmp_path):
+    plant(tmp_path, {**CLEAN, "inference/gaussian.py": "import pymc"})
+    script = tmp_path / "tests" / "import_rules.py"
+    script.parent.mkdir()
+    script.write_text((ROOT / "tests" / "import_rules.py").read_text())
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("inference/gaussian.py:2: the array layer must not import pymc")
