@@ -37,7 +37,14 @@ from ardvark.diagnostics.relevance import (
 from ardvark.errors import InputError
 
 __all__ = ["Case", "choose_reference", "describe_data", "describe_model", "describe_tree"]
-__all__ += ["fingerprint", "installed", "moving_parameters", "separation", "worst_parameters"]
+__all__ += [
+    "fingerprint",
+    "installed",
+    "moving_parameters",
+    "separation",
+    "share_weights",
+    "worst_parameters",
+]
 
 type Array = npt.NDArray[np.float64]
 
@@ -188,6 +195,12 @@ class Case:
         return {name: reference_quality(tree) for name, tree in self.trees.items()}
 
     @cached_property
+    def worst(self) -> dict[str, pd.DataFrame]:
+        """The parameters that mix worst, for every judge that is a Markov chain."""
+        chains = [n for n in self.judges if self.quality[n].sampling_kind == "mcmc"]
+        return {name: worst_parameters(self.trees[name]) for name in chains}
+
+    @cached_property
     def rows(self) -> dict[tuple[str, str], "pd.Series[Any]"]:
         """A row of `compare` for each (name, judge)."""
         judges = self.judges or [next(iter(self.trees))]  # a lone approximation has its own figures
@@ -268,6 +281,17 @@ class Case:
     def captions(self) -> list[str]:
         """What must be said wherever a posterior is shown."""
         return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
+
+
+def share_weights(trees: Mapping[str, xr.DataTree]) -> dict[str, xr.DataTree]:
+    """Tell trees that do not say which variables are their weights what the others say."""
+    known = next((names for tree in trees.values() if (names := weight_variables(tree))), ())
+    shared = dict(trees)
+    for name, tree in trees.items():
+        if not weight_variables(tree) and set(known) <= set(tree["posterior"].data_vars):
+            shared[name] = tree.copy()
+            shared[name].attrs = {**tree.attrs, "weights": json.dumps(known)}
+    return shared
 
 
 def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:

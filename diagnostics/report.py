@@ -36,7 +36,7 @@ from ardvark.diagnostics.describe import (
     describe_model,
     installed,
     moving_parameters,
-    worst_parameters,
+    share_weights,
 )
 from ardvark.diagnostics.reference import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 from ardvark.diagnostics.relevance import relevance
@@ -86,7 +86,8 @@ def report(
     """
     target = Path(path)
     _check(trees, target)
-    case = Case(dict(trees), choose_reference(trees, reference), model, data, command)
+    judge = choose_reference(trees, reference)
+    case = Case(share_weights(trees), judge, model, data, command)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}
     numbers = plain({"header": _header(case), **parts})
     text = json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False)
@@ -218,13 +219,12 @@ def _reference(case: Case) -> Part:
     chains = []
     for name in case.judges:
         quality = case.quality[name]
-        worst = worst_parameters(case.trees[name]) if quality.sampling_kind == "mcmc" else None
         chains.append(
             {
                 "name": name,
                 **{key: case.facts[name][key] for key in ("converged", "chains", "draws")},
                 **{key: getattr(quality, key) for key in quality.__slots__},
-                "worst": [] if worst is None else _records(worst),
+                "worst": _records(case.worst[name]) if name in case.worst else [],
             }
         )
     told = case.untrusted or case.judges
@@ -388,7 +388,7 @@ def _data_findings(facts: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
     """Give the figures of the page by name, each still to be drawn."""
     traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
-    chains = [name for name in traced if case.quality[name].sampling_kind == "mcmc"]
+    chains = [name for name in traced if name in case.worst]
     drawings: dict[str, Callable[[], Any]] = {
         "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN]),
         "closeness": lambda: figures.closeness(
@@ -398,7 +398,7 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
             sd_limits=SD_RATIO_GOOD,
         ),
     }
-    return drawings | {f"traces of {n}": lambda n=n: _trace(case.trees[n]) for n in chains}
+    return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
 
 
 def _ranked_weights(case: Case) -> list[str]:
@@ -408,9 +408,9 @@ def _ranked_weights(case: Case) -> list[str]:
     return [*(n for n in ranked if "[" in n), *(n for n in ranked if "[" not in n)]
 
 
-def _trace(tree: xr.DataTree) -> Any:
-    parameters = moving_parameters(tree)
-    return figures.traces({name: parameters[name] for name in worst_parameters(tree).index[:4]})
+def _trace(case: Case, name: str) -> Any:
+    parameters = moving_parameters(case.trees[name])
+    return figures.traces({worst: parameters[worst] for worst in case.worst[name].index[:4]})
 
 
 def _render(case: Case, parts: Mapping[str, Part], numbers: str) -> str:

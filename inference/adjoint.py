@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytensor.tensor as pt
 from pymc.logprob.utils import replace_rvs_by_values
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import clone_replace, vectorize_graph
 
 from ardvark.inference.affine import depends
+from ardvark.inference.approximation import Cotangents
 from ardvark.inference.compile import compile_graph
-from ardvark.inference.laplace import Cotangents
 from ardvark.inference.sites import Array
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Adjoint:
     def _named(self, values: list[Array]) -> dict[str, Array]:
         return dict(zip(self.latent.hyper, map(np.asarray, values), strict=True))
 
-    def pull(self, theta: Theta, cotangents: Cotangents, eta: Array) -> dict[str, Array]:
-        """Gradient in θ (natural scale) from the adjoint in the arrays, with the sites at `eta`."""
+    def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:
+        """Gradient in θ (natural scale) from the adjoint in the arrays."""
         empty = np.zeros((0, 0))
         bar = cotangents
         out = self._pull(
@@ -53,7 +53,7 @@ class Adjoint:
             empty if bar.covariance is None else bar.covariance,
             bar.projection if self.latent.eta_depends else empty,
             bar.offset,
-            eta,
+            bar.site_eta,
             bar.site_value,
             bar.site_first,
             bar.site_second,
@@ -64,10 +64,10 @@ class Adjoint:
     @cached_property
     def _pull(self) -> Callable[..., list[Array]]:
         latent, reading = self.latent, self.latent.reading
-        mean, precision, offset, at, c0, c1, c2 = (
-            pt.vector(name, dtype="float64") for name in ("m", "p", "o", "at", "c0", "c1", "c2")
+        mean, precision, offset = (pt.vector(name, dtype="float64") for name in ("m", "p", "o"))
+        covariance, projection, at, c0, c1, c2 = (
+            pt.matrix(name, dtype="float64") for name in ("K", "A", "at", "c0", "c1", "c2")
         )
-        covariance, projection = (pt.matrix(name, dtype="float64") for name in ("K", "A"))
         total = self._prior_part(mean, precision, covariance)
         if latent.eta_depends:
             d = latent.n_weights
@@ -75,8 +75,8 @@ class Adjoint:
             total += (eta[1:] * projection.T).sum()  # the columns of A, each with o in it
             total += (eta[0] * (offset - projection.sum(axis=1))).sum()
         if depends(reading.cut, reading.theta):
-            value = clone_replace(reading.cut, {reading.inside: at})
-            first = pt.grad(value.sum(), at)
+            value = vectorize_graph(reading.cut, {reading.inside: at})
+            first = pt.grad(value.sum(), at)  # rows are separable
             second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
             total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
         inputs = [mean, precision, covariance, projection, offset, at, c0, c1, c2]

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.approximation import Approximation, GaussianFit
 from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.laplace import Cotangents, GaussianFit
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdResult, sequential_ard
 from ardvark.inference.sites import Array
@@ -70,14 +70,6 @@ class Evidence:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} must be a positive whole number, got {value!r}")
-
-
-class Approximation(Protocol):
-    """A rule that replaces sites by Gaussians, with the adjoint of its evidence."""
-
-    def approximate(self, model: SiteModel, start: Array | None = None) -> GaussianFit: ...
-
-    def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents: ...
 
 
 class Settled(NamedTuple):
@@ -231,7 +223,7 @@ class _Ascent:
         sizes = [int(np.prod(shapes[name])) for name in self.rest]
         cuts = np.cumsum(sizes)[:-1]
         held = latent.adjoint.unconstrain(self.theta)
-        memory: dict[str, Any] = {"w": None if fit is None else fit.posterior.mean}
+        last = [fit]  # each evaluation starts from the one before
 
         def at(u: Array) -> tuple[dict[str, Array], dict[str, Array]]:
             parts = zip(self.rest, np.split(u, cuts), strict=True)
@@ -242,10 +234,9 @@ class _Ascent:
         def objective(u: Array) -> tuple[float, Array]:
             theta, slope = at(u)
             site_model = latent.at(theta)
-            now = self.method.approximate(site_model, memory["w"])
-            memory["w"] = now.posterior.mean
+            now = last[0] = self.method.approximate(site_model, last[0])
             cotangents = self.method.evidence_gradient(site_model, now)
-            gradient = latent.pull(theta, cotangents, now.posterior.eta_mean)
+            gradient = latent.pull(theta, cotangents)
             value = now.log_evidence
             if self.settings.with_prior:
                 log_prior, prior_gradient = latent.adjoint.log_prior(theta)
@@ -268,4 +259,4 @@ class _Ascent:
         )
         self.theta, _ = at(found.x)
         site_model = latent.at(self.theta)
-        return site_model, self.method.approximate(site_model, memory["w"]), bool(found.success)
+        return site_model, self.method.approximate(site_model, last[0]), bool(found.success)

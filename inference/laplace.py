@@ -20,46 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import InputError
+from ardvark.inference.approximation import Cotangents, GaussianFit
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.posterior import SPACES, Posterior, condition
 from ardvark.inference.sites import Array, Derivatives
 
-__all__ = ["Cotangents", "GaussianFit", "Laplace"]
-
-
-class GaussianFit(NamedTuple):
-    """A Gaussian posterior, the sites it came from, and how it was found.
-
-    `info` has, for Laplace: `gradient_norm`, the largest slope of psi at the mode in units of
-    posterior standard deviations; `decrement`, what the last Newton step promised in nats; and
-    `indefinite`, 1 if psi is not concave there and negative curvatures were set to zero.
-    """
-
-    posterior: Posterior
-    log_evidence: float
-    iterations: int
-    converged: bool
-    site_precision: Array
-    site_shift: Array
-    info: dict[str, float]
-
-
-class Cotangents(NamedTuple):
-    """Adjoints of the log evidence.
-
-    With respect to m0, the prior's precision (or dense covariance), A and o. The likelihood's own
-    part of d log Z is sum_n (site_value dl_n + site_first dl'_n + site_second dl''_n), all at
-    fixed eta.
-    """
-
-    mean: Array
-    precision: Array | None
-    covariance: Array | None
-    projection: Array
-    offset: Array
-    site_value: Array
-    site_first: Array
-    site_second: Array
+__all__ = ["Laplace"]
 
 
 class _State(NamedTuple):
@@ -109,9 +75,13 @@ class Laplace:
         if self.space not in SPACES:
             raise InputError(f"space must be one of {', '.join(SPACES)}; found {self.space!r}")
 
-    def approximate(self, model: SiteModel, start: Array | None = None) -> GaussianFit:
-        """Gaussian posterior of `model`, searched from the weights `start` or the prior mean."""
+    def approximate(
+        self, model: SiteModel, warm: GaussianFit | None = None, *, start: Array | None = None
+    ) -> GaussianFit:
+        """Gaussian posterior of `model`, searched from `start`, a `warm` fit or the prior mean."""
         prior = Prior(model)
+        if start is None and warm is not None:
+            start = np.where(prior.on, warm.posterior.mean, model.mean)
         state, iterations, decrement, stationary = self._search(prior, _begin(prior, start))
         posterior, indefinite = _expand(prior, state, self.space)
         slope = np.abs(_gradient(prior, state)) * np.sqrt(posterior.marginal_variance[prior.on])
@@ -179,9 +149,10 @@ class Laplace:
             covariance=covariance,
             projection=projection,
             offset=offset,
-            site_value=np.ones_like(offset),
-            site_first=eta_moved,
-            site_second=0.5 * posterior.eta_variance,
+            site_eta=posterior.eta_mean[None, :],
+            site_value=np.ones((1, offset.size)),
+            site_first=eta_moved[None, :],
+            site_second=0.5 * posterior.eta_variance[None, :],
         )
 
 

@@ -20,10 +20,10 @@ from pytensor.graph.traversal import ancestors
 from ardvark.errors import InputError
 from ardvark.inference.adjoint import Adjoint
 from ardvark.inference.affine import depends
+from ardvark.inference.approximation import Cotangents
 from ardvark.inference.compile import compile_graph, quick
 from ardvark.inference.conjugacy import GammaConditional, ard_precisions, gamma_conditionals
 from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.laplace import Cotangents
 from ardvark.inference.sites import Array, Derivatives, GraphSites, Sites, recognise
 
 __all__ = ["LatentGaussian", "Reading"]
@@ -279,9 +279,9 @@ class LatentGaussian:
         """Gradients with respect to the hyperparameters, and their way to the real line."""
         return Adjoint(self)
 
-    def pull(self, theta: Theta, cotangents: Cotangents, eta: Array) -> dict[str, Array]:
-        """Gradient in θ from the adjoint of a function of the arrays, sites at `eta`."""
-        return self.adjoint.pull(theta, cotangents, eta)
+    def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:
+        """Gradient in θ from the adjoint of a function of the arrays."""
+        return self.adjoint.pull(theta, cotangents)
 
     @cached_property
     def ard_precisions(self) -> dict[str, str]:

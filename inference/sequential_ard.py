@@ -31,14 +31,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ardvark.inference.approximation import GaussianFit
 from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.laplace import GaussianFit
 from ardvark.inference.sites import Array
 
 __all__ = ["ArdResult", "ArdStep", "sequential_ard"]
 
 Mask = NDArray[np.bool_]
-Approximate = Callable[[SiteModel, Array | None], GaussianFit]
+Approximate = Callable[[SiteModel, GaussianFit | None], GaussianFit]
 
 
 class ArdStep(NamedTuple):
@@ -88,7 +88,7 @@ def sequential_ard(
     model
         Diagonal prior; the optimised weights must have prior mean zero.
     approximate
-        Maps a model and weights to start from (or None) to a Gaussian fit.
+        Maps a model and a fit to start from (or None) to a Gaussian fit.
     optimised
         Weights whose precision is free (all by default). The others keep theirs, and their place.
     start
@@ -184,11 +184,8 @@ def _name_of(before: float, after: float) -> str:
 
 
 def _refit(model: SiteModel, approximate: Approximate, fit: GaussianFit) -> GaussianFit:
-    """Approximate from the last weights, or afresh where their density is zero now."""
-    assert model.precision is not None
+    """Approximate from the last fit, or afresh where its weights have no density now."""
     try:
-        return approximate(
-            model, np.where(np.isfinite(model.precision), fit.posterior.mean, model.mean)
-        )
+        return approximate(model, fit)
     except ValueError:
         return approximate(model, None)

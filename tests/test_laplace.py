@@ -201,9 +201,9 @@ def test_site_coefficients_give_the_derivative_in_a_likelihood_parameter(shape):
     site_up, site_down = up.sites.derivatives(eta), down.sites.derivatives(eta)
     change = [(a - b) / (2 * step) for a, b in zip(site_up, site_down, strict=True)]
     analytic = (
-        gradient.site_value @ change[0]
-        + gradient.site_first @ change[1]
-        + gradient.site_second @ change[2]
+        gradient.site_value[0] @ change[0]
+        + gradient.site_first[0] @ change[1]
+        + gradient.site_second[0] @ change[2]
     )
     numeric = laplace.approximate(up).log_evidence - laplace.approximate(down).log_evidence
     np.testing.assert_allclose(analytic, numeric / (2 * step), rtol=1e-6)
@@ -262,7 +262,7 @@ def test_never_rests_where_the_density_is_zero(space):
         np.zeros(6), 3.0 * rng.normal(size=(6, 6)), np.zeros(6), sites, np.full(6, 0.05)
     )
     start = np.linalg.solve(model.projection, -0.999 * sign)  # at the very edge of the support
-    fit = Laplace(space=space).approximate(model, start)
+    fit = Laplace(space=space).approximate(model, start=start)
     assert any((sign * eta <= -1).any() for eta in visited) or len(visited) > 2
     assert np.all(sign * fit.posterior.eta_mean > -1)
     assert np.isfinite(fit.log_evidence)

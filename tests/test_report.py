@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import xarray as xr
 from synthetic_trees import gaussian_tree, replaced
 
 from ardvark.diagnostics import describe, figures
@@ -282,6 +283,13 @@ def test_bad_arguments_write_nothing(trees, tmp_path, monkeypatch, arguments, sa
     assert not list(tmp_path.iterdir())
 
 
+def test_trees_of_different_models_are_refused(trees, tmp_path):
+    other = make("nuts", mean=MEAN[:3], sd=SD[:3], features=["plain", "other"])
+    with pytest.raises(InputError, match="not of the same model"):
+        report({"laplace": trees["laplace"], "nuts": other}, tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
 def test_old_report_survives_a_failed_new_one(trees, tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -303,6 +311,21 @@ def test_many_features_are_capped_and_counted(tmp_path):
     page, numbers = written({"nuts": tree}, tmp_path)
     assert "20 features of less relevance are not shown" in section(page, "weights")
     assert len(numbers["weights"]["features"]) == d
+
+
+def test_weights_of_a_user_graph_are_known_from_the_other_tree(tmp_path):
+    def renamed(tree):
+        names = {"w": "beta", "bias": "level"}
+        posterior = tree["posterior"].to_dataset().rename(names)
+        chains = tree.copy()
+        chains["posterior"] = xr.DataTree(posterior)
+        return chains
+
+    fixed, full = renamed(make("nuts_fixed")), renamed(make("nuts"))
+    fixed.attrs["weights"] = json.dumps(["beta", "level"])
+    page, numbers = written({"nuts_fixed": fixed, "nuts": full}, tmp_path)
+    assert "could not be" not in page and "weights" not in full.attrs
+    assert [row["weight"] for row in numbers["weights"]["intervals"]["nuts"]][-1] == "level"
 
 
 def test_default_reference_prefers_full_nuts(trees):
