@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -189,6 +189,7 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     import xarray as xr
 
     from ardvark.diagnostics.agreement import compare as compare_trees
+    from ardvark.diagnostics.agreement import verdict
     from ardvark.diagnostics.describe import choose_reference
 
     if len(trees) < 2:
@@ -203,7 +204,12 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     if judge is None:
         raise ValueError("no Markov chain among the trees: name the --reference")
     table = compare_trees(loaded, judge)
-    output.show(json.loads(table.to_json(orient="index")), lambda: str(table.to_string()))
+    said = {name: verdict(row)[1] for name, row in table.iterrows()}
+    numbers = {
+        n: row | {"verdict": said[n]}
+        for n, row in json.loads(table.to_json(orient="index")).items()
+    }
+    output.show(numbers, lambda: "\n".join([table.T.to_string(na_rep="-"), "", *said.values()]))
     return 0
 
 
@@ -307,10 +313,20 @@ def _prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
             f"{data}: no model for a {dataset.task} target yet; "
             f"there are models for {' and '.join(DEFAULT_MODELS)} targets"
         )
+    dataset = _training_rows(dataset)
     if not task.raw:
         dataset = av.standardise(dataset)
-    output.say(f"{data}: {len(dataset.X)} rows, {dataset.X.shape[1]} columns; model {name}")
+    output.say(f"{dataset.name}: {len(dataset.X)} rows, {dataset.X.shape[1]} columns; model {name}")
     return dataset, name, getattr(av.models, name)(dataset.X, dataset.t)
+
+
+def _training_rows(dataset: Any) -> Any:
+    """Keep the training rows of a set with one split; of several splits none is special."""
+    if len(dataset.splits) != 1:
+        return dataset
+    train = dataset.splits[0].train
+    name = f"{dataset.name} (training rows)"
+    return replace(dataset, name=name, X=dataset.X[train], t=dataset.t[train], splits=(), truth={})
 
 
 def _fit_all(model: Any, methods: Iterable[Any], task: Task, output: Output) -> dict[str, Any]:

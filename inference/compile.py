@@ -66,4 +66,9 @@ def _set_data(model: Any, values: Mapping[str, Any], coords: Mapping[str, Any]) 
                 if model.coords.get(dim) is not None
                 and (len(model.coords[dim]) != n or dim in coords)
             }
-            model.set_data(name, array, coords=own)
+            if None in dims:  # which `set_data` cannot do
+                for dim, labels in own.items():
+                    model.set_dim(dim, len(labels), labels)
+                model[name].set_value(array.astype(model[name].dtype))
+            else:
+                model.set_data(name, array, coords=own)

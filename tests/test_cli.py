@@ -217,5 +217,14 @@ def test_fit_stores_trees_that_compare_reads(csv, fitted, tmp_path, capsys):
     table = json.loads(capsys.readouterr().out)
     assert table["laplace"]["reference"] == "nuts"
     assert table["laplace"]["worst_mean_error"] < 0.5
+    assert table["laplace"]["verdict"].startswith("laplace: means within")
     assert main(["fit", str(csv), "--out", str(run)]) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_a_set_with_one_split_is_fitted_on_its_training_rows(fitted, tmp_path, capsys):
+    assert main(["fit", "ripley", "--method", "laplace", "--out", str(tmp_path / "run")]) == 0
+    data = av.load("ripley")
+    assert fitted[0][0]["X"].get_value().shape == (len(data.splits[0].train), 2)
+    assert len(data.splits[0].train) < len(data.X)
+    assert "ripley (training rows)" in capsys.readouterr().err
