@@ -27,7 +27,7 @@ $(TOOLS)/bin/uv:
 
 $(VENV)/.ready: pyproject.toml .python-version | $(if $(filter $(TOOLS)/bin/uv,$(UV)),$(TOOLS)/bin/uv)
 	$(UV) venv --quiet --allow-existing $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
 	@touch $@
 
 env: $(VENV)/.ready
@@ -50,8 +50,9 @@ validate: env
 notebooks: env
 	$(BIN)/python notebooks/run.py
 
+# BENCH='--task ep --json' for a part of it.
 bench: env
-	$(BIN)/python -m ardvark.studies.bench
+	$(BIN)/python -m ardvark.studies.bench --uv $(UV) --tools $(TOOLS) $(BENCH)
 
 clean:
 	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json

@@ -11,20 +11,26 @@ from importlib import import_module as _import
 if _t.TYPE_CHECKING:
     from ardvark import models as models
     from ardvark.diagnostics.agreement import compare as compare
+    from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.relevance import subsets as subsets
     from ardvark.diagnostics.report import report as report
+    from ardvark.errors import AccuracyWarning as AccuracyWarning
     from ardvark.errors import ConvergenceWarning as ConvergenceWarning
     from ardvark.errors import InputError as InputError
     from ardvark.errors import InputWarning as InputWarning
     from ardvark.errors import UnreadableModel as UnreadableModel
     from ardvark.errors import UnsupportedPair as UnsupportedPair
+    from ardvark.inference.ep import EP as EP
+    from ardvark.inference.exact import Exact as Exact
     from ardvark.inference.fit import fit as fit
     from ardvark.inference.graph import read_model as read_model
     from ardvark.inference.hyper import Evidence as Evidence
     from ardvark.inference.hyper import Fixed as Fixed
+    from ardvark.inference.hyper import Predictive as Predictive
     from ardvark.inference.laplace import Laplace as Laplace
     from ardvark.inference.nuts import NUTS as NUTS
+    from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
     from ardvark.inference.smc import SMC as SMC
     from ardvark.models.datasets import datasets as datasets
@@ -37,8 +43,11 @@ if _t.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
+    "AccuracyWarning": "errors",
     "ConvergenceWarning": "errors",
+    "EP": "inference.ep",
     "Evidence": "inference.hyper",
+    "Exact": "inference.exact",
     "Fixed": "inference.hyper",
     "InputError": "errors",
     "InputWarning": "errors",
@@ -46,6 +55,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
     "Linear": "models.kernels",
     "NUTS": "inference.nuts",
     "Polynomial": "models.kernels",
+    "Predictive": "inference.hyper",
     "RBF": "models.kernels",
     "SMC": "inference.smc",
     "UnreadableModel": "errors",
@@ -55,6 +65,8 @@ _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
     "fit": "inference.fit",
     "load": "models.datasets",
     "models": None,
+    "path_errors": "inference.path",
+    "plot_path": "diagnostics.path",
     "predict": "inference.predict",
     "read_model": "inference.graph",
     "relevance": "diagnostics.relevance",
@@ -64,17 +76,21 @@ _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
 }
 
 __all__ = [
+    "EP",
     "NUTS",
     "RBF",
     "SMC",
+    "AccuracyWarning",
     "ConvergenceWarning",
     "Evidence",
+    "Exact",
     "Fixed",
     "InputError",
     "InputWarning",
     "Laplace",
     "Linear",
     "Polynomial",
+    "Predictive",
     "UnreadableModel",
     "UnsupportedPair",
     "compare",
@@ -82,6 +98,8 @@ __all__ = [
     "fit",
     "load",
     "models",
+    "path_errors",
+    "plot_path",
     "predict",
     "read_model",
     "relevance",

@@ -1,6 +1,13 @@
 """What can go wrong, by name: each message says what was asked, what was found, what to do."""
 
-__all__ = ["ConvergenceWarning", "InputError", "InputWarning", "UnreadableModel", "UnsupportedPair"]
+__all__ = [
+    "AccuracyWarning",
+    "ConvergenceWarning",
+    "InputError",
+    "InputWarning",
+    "UnreadableModel",
+    "UnsupportedPair",
+]
 
 
 class InputError(ValueError):
@@ -21,3 +28,7 @@ class InputWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """A fit stopped short: the message has the number that tells how far."""
+
+
+class AccuracyWarning(UserWarning):
+    """A fit converged where its approximation is known to be poor: the message says what to do."""

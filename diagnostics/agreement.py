@@ -17,7 +17,6 @@ Like with like: an answer at given hyperparameters θ is judged against a refere
 approximation's own error included). ``compares`` says which; each row holds one of the two.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,10 +25,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ardvark.diagnostics.psis import khat, loo_figures
 from ardvark.diagnostics.reference import (
-    APPROXIMATION_ERROR,
-    OTHER_HYPERPARAMETERS,
-    PRICE_OF_FIXING,
     REFERENCE,
     arviz,
     has_rows,
@@ -39,7 +36,6 @@ from ardvark.diagnostics.reference import (
     same_hyperparameters,
 )
 from ardvark.diagnostics.relevance import (
-    SAMPLE_DIMS,
     constant_columns,
     draws_of,
     element_labels,
@@ -49,19 +45,9 @@ from ardvark.diagnostics.relevance import (
 )
 from ardvark.errors import InputError
 
-__all__ = ["agreement", "compare", "khat", "verdict"]
+__all__ = ["agreement", "compare"]
 
 type Array = NDArray[np.float64]
-type Finding = tuple[str, str]
-
-LEVELS = ("good", "warn", "bad")
-MEAN_ERROR_LIMITS = (0.1, 0.25)  # sd: a tenth is invisible in a plot; 0.25 is Stan's own tolerance
-SD_RATIO_GOOD = (0.9, 1.1)  # an interval's length is right to 10 %
-SD_RATIO_USABLE = (0.8, 1.25)  # 0.8: a nominal 90 % interval covers 81 %
-KHAT_LIMITS = (0.5, 0.7)  # finite variance of the weights; largest k at which PSIS is usable
-SHAPE_ERROR = 0.1  # sd: W1 that matters ...
-NULL_FACTOR = 2.0  # ... if it is also this many times what noise alone gives
-EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
 
 
 def compare(trees: Mapping[str, xr.DataTree], reference: str | Sequence[str]) -> pd.DataFrame:
@@ -80,7 +66,8 @@ def compare(trees: Mapping[str, xr.DataTree], reference: str | Sequence[str]) ->
     ``like_with_like``, ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``,
     ``worst_sd_ratio``, ``worst_sd_ratio_at``, ``wasserstein``, ``wasserstein_null``, ``khat``,
     ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows whose own k-hat is too
-    high for PSIS), ``seconds``, ``converged``. What does not apply is missing (``pd.isna``).
+    high for PSIS, where that can matter), ``seconds``, ``converged``. What does not apply is
+    missing (``pd.isna``).
     """
     references = (reference,) if isinstance(reference, str) else tuple(reference)
     _check_trees(trees, references)
@@ -134,49 +121,6 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
             "wasserstein_null": _no_nan(_wasserstein(*_halves(theirs)) / reference_sd),
         }
     return pd.DataFrame(columns, index=pd.Index(names, name="parameter"))
-
-
-def khat(tree: xr.DataTree) -> float:
-    """Pareto k-hat of the importance weights from the approximation to its target.
-
-    It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
-    tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
-    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
-    """
-    arviz()  # registers the accessor
-    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
-        return float("nan")
-    minus_log_weight = statistics["log_approximation"] - statistics["log_posterior"]
-    values = minus_log_weight.to_numpy()
-    if np.isnan(values).any() or np.isneginf(values).any():
-        return float("inf")
-    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
-        return float("-inf")
-    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
-    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
-    return float(shape)
-
-
-def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
-    """Say in plain words what a row of ``compare`` means.
-
-    Returns
-    -------
-    level
-        ``"good"``, ``"warn"`` or ``"bad"``: the worst of the findings. No convergence and a k-hat
-        above 0.7 are always bad.
-    sentence
-    """
-    findings = [f for judge in (_convergence, _means, _sds, _shape, _weights) for f in judge(row)]
-    kind = row["compares"]
-    if kind == OTHER_HYPERPARAMETERS:
-        findings.append(("warn", "the reference has other hyperparameters or data"))
-    level = max((level for level, _ in findings), key=LEVELS.index, default="good")
-    said = ", ".join(text for _, text in findings)
-    conclusion = _CONCLUSIONS[kind][LEVELS.index(level)]
-    name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
-    return level, f"{name}: {said}{': ' if said else ''}{conclusion}."
 
 
 # ------------------------------------------------------------------------------ the rows of compare
@@ -244,41 +188,11 @@ def _own_figures(tree: xr.DataTree) -> dict[str, Any]:
         "log_evidence": float(fit["log_evidence"]) if "log_evidence" in fit else float("nan"),
         "seconds": float(tree.attrs.get("seconds", "nan")),
         "converged": tree.attrs.get("converged"),
-        **_loo(tree),
+        **loo_figures(tree),
     }
 
 
-def _loo(tree: xr.DataTree) -> dict[str, float]:
-    """PSIS-LOO of the draws as they are; for an approximation, of the approximation."""
-    nothing = dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
-    variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
-    if len(variables) != 1:
-        return nothing
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
-        try:
-            loo = arviz().loo(
-                tree, pointwise=True, var_name=variables[0], reff=_relative_efficiency(tree)
-            )
-        except ValueError:  # a constant log likelihood has no tail to fit
-            return nothing
-    high = int((loo.pareto_k > loo.good_k).sum())
-    return {"elpd_loo": float(loo.elpd), "elpd_loo_se": float(loo.se), "loo_high_khat": high}
-
-
-def _relative_efficiency(tree: xr.DataTree) -> float:
-    weights = weight_variables(tree)
-    if sampling_kind(tree) == "iid" or not weights:
-        return 1.0
-    draws = np.concatenate([draws_of(tree["posterior"].dataset[name]) for name in weights], axis=2)
-    moving = draws[:, :, ~constant_columns(draws)]
-    if moving.shape[2] == 0:
-        return 1.0
-    ess = arviz().ess(moving, method="mean", relative=True, chain_axis=0, draw_axis=1)
-    return float(np.clip(np.mean(ess), 1e-3, 1.0))
-
-
-# ------------------------------------------------------------------------------------ paired draws
+# ------------------------------------------------------------------------------------- paired draws
 
 
 def _paired_draws(
@@ -334,7 +248,7 @@ def _common_variables(tree: xr.DataTree, reference: xr.DataTree) -> tuple[list[s
     return weights, others if both_sample else []
 
 
-# ------------------------------------------------------------------------------------- the figures
+# -------------------------------------------------------------------------------------- the figures
 
 
 def _quantiles(draws: Array) -> Array:
@@ -376,78 +290,3 @@ def _halves(draws: Array) -> tuple[Array, Array]:
 def _no_nan(error: Array) -> Array:
     """Let an error that cannot be computed win a maximum instead of vanishing from it."""
     return np.where(np.isnan(error), np.inf, error)
-
-
-# ------------------------------------------------------------------------------------ plain words
-
-_CONCLUSIONS = {
-    REFERENCE: ("this is the reference",) * 2 + ("a reference that cannot be trusted",),
-    APPROXIMATION_ERROR: (
-        "safe for means and intervals",
-        "usable with care",
-        "do not rely on it",
-    ),
-    PRICE_OF_FIXING: (
-        "fixing the hyperparameters costs little",
-        "fixing the hyperparameters shows",
-        "fixing the hyperparameters changes the answer",
-    ),
-    OTHER_HYPERPARAMETERS: ("says nothing of the approximation",) * 3,
-}
-
-
-def _convergence(row: "pd.Series[Any]") -> list[Finding]:
-    converged = row["converged"]
-    known = converged is not None and not pd.isna(converged)
-    return [("bad", "did not converge")] if known and not converged else []
-
-
-def _means(row: "pd.Series[Any]") -> list[Finding]:
-    error, noise = row["worst_mean_error"], row["mean_error_mcse"]
-    if np.isnan(error):
-        return []
-    level = LEVELS[int(np.searchsorted(MEAN_ERROR_LIMITS, error))]
-    if level == "good" and noise > MEAN_ERROR_LIMITS[0]:
-        return [("warn", f"too few draws to tell the means (Monte Carlo error {noise:.2f} sd)")]
-    if level == "good":
-        return [(level, f"means within {error:.2f} sd")]
-    return [(level, f"the mean of {row['worst_mean_error_at']} is off by {error:.2f} sd")]
-
-
-def _sds(row: "pd.Series[Any]") -> list[Finding]:
-    ratio, where = row["worst_sd_ratio"], row["worst_sd_ratio_at"]
-    if np.isnan(ratio):
-        return []
-    if SD_RATIO_GOOD[0] <= ratio <= SD_RATIO_GOOD[1]:
-        return [("good", f"sds within {100 * abs(ratio - 1):.0f} %")]
-    level = "warn" if SD_RATIO_USABLE[0] <= ratio <= SD_RATIO_USABLE[1] else "bad"
-    if ratio == 0:
-        return [(level, f"{where} has no spread at all (pruned or fixed)")]
-    if np.isinf(ratio):
-        return [(level, f"{where} has spread, but none in the reference")]
-    size = "small" if ratio < 1 else "large"
-    return [(level, f"the sd of {where} is {100 * abs(ratio - 1):.0f} % too {size}")]
-
-
-def _shape(row: "pd.Series[Any]") -> list[Finding]:
-    distance, null = row["wasserstein"], row["wasserstein_null"]
-    moments_differ = any(level != "good" for level, _ in _means(row) + _sds(row))
-    if moments_differ or np.isnan(distance) or distance <= max(SHAPE_ERROR, NULL_FACTOR * null):
-        return []
-    return [("warn", f"the shape differs (W1 {distance:.2f} sd, noise alone {null:.2f})")]
-
-
-def _weights(row: "pd.Series[Any]") -> list[Finding]:
-    shape = row["khat"]
-    if np.isnan(shape):
-        return []
-    if np.isneginf(shape):
-        return [("good", "importance weights constant (exact)")]
-    level = LEVELS[int(np.searchsorted(KHAT_LIMITS, shape))]
-    low, high = KHAT_LIMITS
-    words = {
-        "good": f"k-hat {shape:.2f}",
-        "warn": f"k-hat {shape:.2f} between {low} and {high}",
-        "bad": f"k-hat {shape:.2f} > {high} (importance weights unreliable: do not trust tails)",
-    }
-    return [(level, words[level])]

@@ -25,14 +25,11 @@ from ardvark.diagnostics.relevance import (
     sampling_kind,
     weight_variables,
 )
+from ardvark.inference.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 
 __all__ = ["ReferenceQuality", "reference_quality", "relation", "same_hyperparameters"]
 
 type Array = NDArray[np.float64]
-
-RHAT_MAX = 1.01
-ESS_PER_CHAIN = 100
-BFMI_MIN = 0.3
 
 REFERENCE = "reference"
 APPROXIMATION_ERROR = "approximation error"

@@ -1,1 +1,1 @@
-"""Inference: arrays ← graph ← tree. A method is one file here and one line in `fit.METHODS`."""
+"""Inference: arrays ← graph ← tree. A method is one file here and one line in `methods.py`."""

@@ -4,10 +4,13 @@
 |---|---|
 | `Fixed(values)` | nothing: θ is given, by a mapping or by another fit's tree |
 | `Evidence()` | maximises log p(t | θ): ARD precisions one at a time, the rest by gradient |
+| `Predictive()` | walks the same path of ARD steps, then takes the step of the best leave-one-out |
 
 `Evidence` does not see the hyperprior (type-II maximum likelihood) unless `with_prior=True`;
 then everything goes by gradient and no weight is pruned, since the sequential steps maximise the
-evidence alone.
+evidence alone. Qi, Minka, Picard & Ghahramani 2004: ARD-Laplace is `Laplace(hyper=Evidence())`,
+evidence-ARD-EP `EP(hyper=Evidence())`, predictive-ARD-EP `EP(hyper=Predictive())` and
+predictive_Prob-ARD-EP `EP(hyper=Predictive("loo_probability"))`.
 """
 
 from __future__ import annotations
@@ -15,19 +18,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.approximation import Approximation, GaussianFit
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.approximation import Approximation
+from ardvark.inference.fixed_point import UPDATES
 from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.sequential_ard import ArdResult, sequential_ard
+from ardvark.inference.sequential_ard import ArdStep
+from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
+from ardvark.inference.starts import Start, checked_start
 
-__all__ = ["Evidence", "Fixed", "Settled", "fixed_values", "settle"]
+__all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "fixed_values", "settle"]
+
+ALGORITHMS = ("sequential", *UPDATES)
+# criterion → the number of an ARD step that it minimises
+CRITERIA = {
+    "loo_error": "loo_error",  # Qi (12)
+    "loo_probability": "log_loo_error_smooth",  # Qi (13), in the log domain
+    "loo_unsigned": "loo_error_unsigned",  # Opper & Winther's rival of (13)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +55,91 @@ class Evidence:
 
     Parameters
     ----------
+    algorithm : str
+        How ARD precisions are searched: "sequential" (one weight at a time: fast, can add what was
+        deleted), "mackay" or "em" (all at once, from a model with every weight).
     with_prior : bool
         Add the log density of the hyperprior (on the natural scale): a mode, not type-II ML.
-    start : mapping, optional
-        Values to start from, by name; the rest starts at the prior's support point. For an ARD
-        precision an `inf` means that the weight starts outside the model. Default: sequential
-        ARD starts with the one weight of the largest gain.
+    start : str, tuple, mapping, or a list of these; optional
+        Where ARD precisions start: "empty" (the default: the first step adds the weight of the
+        largest gain), "all", ("random", k), ("random", k, seed), ("correlated", k), all with
+        precision 1; or values by name, `inf` = this weight starts outside the model (other
+        hyperparameters may be given too). Of a list the start with the best end is kept.
     tolerance : float
-        Stop when a round gains less than this many nats.
+        Stop when a round, or an ARD step, gains less than this many nats.
     max_rounds : int
         Rounds of (ARD steps, gradient ascent on the rest).
     max_steps : int
         ARD steps, or gradient iterations, in a round.
     """
 
+    algorithm: str = "sequential"
     with_prior: bool = False
-    start: Mapping[str, Any] | None = None
+    start: Start | list[Start] | None = None
     tolerance: float = 1e-6
     max_rounds: int = 50
     max_steps: int = 5000
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.tolerance, (int, float)) and 0 < self.tolerance < math.inf):
-            raise InputError(f"tolerance must be a positive number, got {self.tolerance!r}")
-        for name in ("max_rounds", "max_steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a positive whole number, got {value!r}")
+        if self.algorithm not in ALGORITHMS:
+            raise InputError(
+                f"algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}"
+            )
+        _check_search(self)
 
 
-class Settled(NamedTuple):
-    """Hyperparameters that were settled on, and the approximation there."""
+@dataclass(frozen=True, slots=True)
+class Predictive:
+    """ARD precisions from the path of the evidence, chosen by leave-one-out.
 
-    theta: dict[str, Array]
-    model: SiteModel
-    fit: GaussianFit
-    converged: bool
-    treatment: str  # "fixed" | "evidence"
-    reason: str  # why not converged, or ""
-    path: ArdResult | None = None
+    Parameters
+    ----------
+    criterion : str or callable
+        "loo_error": Qi (12); "loo_probability": Qi (13); "loo_unsigned": Opper & Winther; or a
+        function of an `ArdStep` (its `.info`, `.active`, `.log_evidence`), to be minimised. A tie
+        goes to the first on the path.
+    start, tolerance, max_rounds, max_steps
+        As in `Evidence`. Of a list of starts the path with the best chosen step is kept.
+    """
+
+    criterion: str | Callable[[ArdStep], float] = "loo_error"
+    start: Start | list[Start] | None = None
+    tolerance: float = 1e-6
+    max_rounds: int = 50
+    max_steps: int = 5000
+
+    def __post_init__(self) -> None:
+        if not callable(self.criterion) and self.criterion not in CRITERIA:
+            raise InputError(
+                f"criterion must be one of {', '.join(CRITERIA)}, or a function; "
+                f"got {self.criterion!r}"
+            )
+        _check_search(self)
+
+    def of(self, step: ArdStep) -> float:
+        """The criterion at a step of the path."""
+        if callable(self.criterion):
+            return float(self.criterion(step))
+        number = CRITERIA[self.criterion]
+        if number not in step.info:
+            raise UnsupportedPair(
+                f"hyper=Predictive({self.criterion!r}) needs leave-one-out errors of two classes, "
+                f"which EP gives for a classification model; this fit has "
+                f"{', '.join(step.info) or 'none'}. Use EP(hyper=Predictive()), or Evidence()."
+            )
+        return step.info[number]
+
+
+def _check_search(settings: Any) -> None:
+    tolerance = settings.tolerance
+    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
+        raise InputError(f"tolerance must be a positive number, got {tolerance!r}")
+    for name in ("max_rounds", "max_steps"):
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} must be a positive whole number, got {value!r}")
+    for start in settings.start if isinstance(settings.start, list) else [settings.start]:
+        checked_start(start)
 
 
 def settle(
@@ -95,16 +153,19 @@ def settle(
         site_model = latent.at(theta)
         fit = method.approximate(site_model)
         return Settled(theta, site_model, fit, fit.converged, "fixed", "")
-    if not isinstance(hyper, Evidence):
+    if not isinstance(hyper, (Evidence, Predictive)):
         raise UnsupportedPair(
-            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...) or Evidence()"
+            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...), Evidence() "
+            f"or Predictive()"
         )
     if not latent.hyper:
         raise UnsupportedPair(
-            "hyper=Evidence() has nothing to optimise: the model has no free hyperparameter. "
-            "Use Fixed()."
+            f"hyper={type(hyper).__name__}() has nothing to optimise: the model has no free "
+            f"hyperparameter. Use Fixed()."
         )
-    return _Ascent(latent, method, hyper, tick).run()
+    from ardvark.inference.ascent import Ascent  # loads SciPy's optimisers: not for a fixed θ
+
+    return Ascent(latent, method, hyper, tick).run()
 
 
 def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
@@ -136,127 +197,3 @@ def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
             f"{', '.join(names) or 'none'}"
         )
     return {name: np.asarray(values[name], float) for name in names}
-
-
-class _Ascent:
-    """Rounds of sequential ARD steps and gradient ascent until a round gains nothing."""
-
-    def __init__(
-        self,
-        latent: LatentGaussian,
-        method: Approximation,
-        settings: Evidence,
-        tick: Callable[[str], None],
-    ) -> None:
-        discrete = [n for n in latent.hyper if latent.model[n].dtype.startswith(("int", "bool"))]
-        if discrete:
-            raise UnsupportedPair(
-                f"hyper=Evidence() cannot optimise the discrete {discrete[0]!r}; fix it with "
-                f"Fixed(...), or use NUTS()"
-            )
-        self.latent, self.method, self.settings, self.tick = latent, method, settings, tick
-        self.theta = {**latent.initial_theta(), **self._start()}
-        self.ard = {} if settings.with_prior else latent.ard_precisions
-        self.rest = tuple(name for name in latent.hyper if name not in self.ard)
-
-    def _start(self) -> dict[str, Array]:
-        start = dict(self.settings.start or {})
-        unknown = [name for name in start if name not in self.latent.hyper]
-        if unknown:
-            raise InputError(
-                f"start has {unknown[0]!r}, which is no free hyperparameter; these are "
-                f"{', '.join(self.latent.hyper)}"
-            )
-        return {name: np.asarray(value, float) for name, value in start.items()}
-
-    def run(self) -> Settled:
-        rounds = self.settings.max_rounds if self.ard and self.rest else 1
-        path, best, gain, ok = None, -math.inf, math.inf, True
-        site_model = fit = None
-        for number in range(rounds):
-            ok = True
-            if self.ard:
-                path = self._ard_steps(first=number == 0)
-                ok, fit = path.converged, path.fit
-                site_model = self.latent.at(self.theta)
-            if self.rest:
-                site_model, fit, climbed = self._climb(fit)
-                ok = ok and climbed
-            assert site_model is not None and fit is not None
-            gain, best = fit.log_evidence - best, fit.log_evidence
-            self.tick(f"round {number + 1}, log evidence {best:.4f}")
-            if gain < self.settings.tolerance:
-                break
-        settled = ok and (rounds == 1 or gain < self.settings.tolerance)
-        reason = "" if settled else f"the last round still gained {gain:.2g} nats"
-        assert site_model is not None and fit is not None
-        return Settled(
-            self.theta, site_model, fit, settled and fit.converged, "evidence", reason, path
-        )
-
-    def _ard_steps(self, first: bool) -> ArdResult:
-        """Sequential steps on all ARD precisions at once; θ is updated in place."""
-        site_model = self.latent.at(self.theta)
-        optimised = np.zeros(self.latent.n_weights, bool)
-        for block in self.ard.values():
-            optimised[self.latent.blocks[block]] = True
-        assert site_model.precision is not None
-        given = {name for name in self.settings.start or {} if name in self.ard}
-        warm = not first or bool(given)
-        result = sequential_ard(
-            site_model,
-            self.method.approximate,
-            optimised=optimised,
-            start=(optimised & np.isfinite(site_model.precision)) if warm else None,
-            tolerance=self.settings.tolerance,
-            max_steps=self.settings.max_steps,
-        )
-        for name, block in self.ard.items():
-            shape = np.shape(self.theta[name])
-            self.theta[name] = result.precision[self.latent.blocks[block]].reshape(shape)
-        return result
-
-    def _climb(self, fit: GaussianFit | None) -> tuple[SiteModel, GaussianFit, bool]:
-        """L-BFGS on the real line over every θ that is no ARD precision."""
-        latent = self.latent
-        shapes = {name: np.shape(self.theta[name]) for name in self.rest}
-        sizes = [int(np.prod(shapes[name])) for name in self.rest]
-        cuts = np.cumsum(sizes)[:-1]
-        held = latent.adjoint.unconstrain(self.theta)
-        last = [fit]  # each evaluation starts from the one before
-
-        def at(u: Array) -> tuple[dict[str, Array], dict[str, Array]]:
-            parts = zip(self.rest, np.split(u, cuts), strict=True)
-            free = {**held, **{name: part.reshape(shapes[name]) for name, part in parts}}
-            theta, slope = latent.adjoint.constrain(free)
-            return {**theta, **{name: self.theta[name] for name in self.ard}}, slope
-
-        def objective(u: Array) -> tuple[float, Array]:
-            theta, slope = at(u)
-            site_model = latent.at(theta)
-            now = last[0] = self.method.approximate(site_model, last[0])
-            cotangents = self.method.evidence_gradient(site_model, now)
-            gradient = latent.pull(theta, cotangents)
-            value = now.log_evidence
-            if self.settings.with_prior:
-                log_prior, prior_gradient = latent.adjoint.log_prior(theta)
-                value += log_prior
-                gradient = {name: gradient[name] + prior_gradient[name] for name in gradient}
-            self.tick(f"log evidence {value:.4f}")
-            flat = [np.ravel(gradient[name] * slope[name]) for name in self.rest]
-            return -value, -np.concatenate(flat)
-
-        u0 = np.concatenate([np.ravel(held[name]) for name in self.rest])
-        found = optimize.minimize(
-            objective,
-            u0,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[
-                (u - 25.0, u + 25.0) for u in u0
-            ],  # e^25: beyond this a scale is zero or infinite
-            options={"maxiter": self.settings.max_steps, "ftol": 1e-12, "gtol": 1e-6},
-        )
-        self.theta, _ = at(found.x)
-        site_model = latent.at(self.theta)
-        return site_model, self.method.approximate(site_model, last[0]), bool(found.success)

@@ -184,22 +184,19 @@ class LatentGaussian:
         With `observed` the sites of these values instead of the model's own.
         """
         values = self.ordered(theta)
-        if observed is not None:
-            labels = np.asarray(observed, self.reading.label[0].dtype)
-            values = [labels, *values]
-        evaluate, derive = (
-            (self._log_sites, self._derivatives)
-            if observed is None
-            else (self._log_sites_of, self._derivatives_of)
-        )
+        own = observed is None
+        if not own:
+            values = [np.asarray(observed, self.reading.label[0].dtype), *values]
 
         def log(eta: Array, /) -> Array:
             eta = np.asarray(eta, float)
+            evaluate = self._log_sites if own else self._log_sites_of
             flat = eta.reshape((-1, eta.shape[-1]))
             parts = [evaluate(part, *values) for part in _chunks(flat)]
             return np.concatenate(parts).reshape(eta.shape)
 
-        def derivatives(eta: Array, /) -> Derivatives:
+        def derivatives(eta: Array, /) -> Derivatives:  # compiled only where no closed form is
+            derive = self._derivatives if own else self._derivatives_of
             return Derivatives(*(np.asarray(d)[0] for d in derive(eta[None, :], *values)))
 
         rows = len(self.affine_map(theta)[1])

@@ -40,6 +40,7 @@ def predict(
     *,
     weights: str | tuple[str, ...] | None = None,
     predictor: str | None = None,
+    bayes_point: bool = False,
     random_seed: int = 0,
 ) -> xr.DataArray:
     """Predict the target at new rows.
@@ -56,6 +57,8 @@ def predict(
         mapping name → array.
     weights, predictor : optional
         Names in the graph, when they differ from those of the fit.
+    bayes_point : bool
+        Predict at the posterior mean of η, as if it were known: Qi (3) instead of (2).
     random_seed : int
         For likelihoods that are neither two-class nor Gaussian, where the answer is made of draws.
 
@@ -77,6 +80,8 @@ def predict(
             belief: _Belief = _Gaussian(latent, tree)
         else:
             belief = _Draws(latent, tree)
+        if bayes_point:
+            belief = belief.at_its_mean()
         if latent.two_classes:
             positive = belief.probability(1)
             return _classes(model, np.stack([1.0 - positive, positive], axis=1))
@@ -112,6 +117,10 @@ class _Gaussian:
                 axis=1
             )
 
+    def at_its_mean(self) -> _Gaussian:
+        self.variance = np.zeros_like(self.mean)
+        return self
+
     def probability(self, label: int) -> Array:
         sites = self.latent.sites(self.theta, observed=np.full(len(self.mean), label))
         return np.exp(sites.tilted(self.mean, np.maximum(self.variance, 1e-300)).log_z)
@@ -143,6 +152,10 @@ class _Draws:
         }
         self.theta = {name: draws[name] for name in latent.hyper}
         self.eta = latent.eta_of(draws)
+
+    def at_its_mean(self) -> _Draws:
+        self.eta = np.broadcast_to(self.eta.mean(axis=0), self.eta.shape)
+        return self
 
     def probability(self, label: int) -> Array:
         labels = np.full(self.eta.shape[1], label)

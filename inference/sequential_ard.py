@@ -21,10 +21,11 @@ at every step, so one that was deleted too early (a bias, say) comes back.
 
 What a step maximises is the evidence under *fixed* sites: for Gaussian sites that is the evidence
 and it never falls; for others it has the same gradient in EP, and the record of the path tells.
+A path that comes back to where it was goes on with shorter steps, accepted by the evidence itself.
 On separable data the precisions would drift to zero without end: hence the lower bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -35,7 +36,9 @@ from ardvark.inference.approximation import GaussianFit
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sites import Array
 
-__all__ = ["ArdResult", "ArdStep", "sequential_ard"]
+__all__ = ["BOUNDS", "ArdResult", "ArdStep", "sequential_ard", "start_precisions"]
+
+BOUNDS = (1e-6, 1e12)  # on separable data precisions drift down without end
 
 Mask = NDArray[np.bool_]
 Approximate = Callable[[SiteModel, GaussianFit | None], GaussianFit]
@@ -49,6 +52,7 @@ class ArdStep(NamedTuple):
     gain: float  # promised under fixed sites, in nats
     log_evidence: float  # after the sites were approximated anew
     precision: Array  # (d,), inf = not in the model
+    info: Mapping[str, float]  # what the approximation says of itself there, leave-one-out too
 
     @property
     def active(self) -> Mask:
@@ -79,7 +83,8 @@ def sequential_ard(
     start_precision: float | None = None,
     tolerance: float = 1e-6,
     max_steps: int = 1000,
-    bounds: tuple[float, float] = (1e-6, 1e12),
+    bounds: tuple[float, float] = BOUNDS,
+    tick: Callable[[str], None] | None = None,
 ) -> ArdResult:
     """Maximise the evidence over the precisions of `optimised` weights, one at a time.
 
@@ -102,27 +107,83 @@ def sequential_ard(
         Changes before the result is returned with `converged=False`.
     bounds
         Least and largest precision; beyond the largest a weight is deleted.
+    tick
+        Told of each step.
     """
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
-    precision = _start_precisions(model, free, start, start_precision)
+    precision = start_precisions(model, free, start, start_precision)
     fit = approximate(replace(model, precision=precision), None)
-    path = [ArdStep("start", -1, 0.0, fit.log_evidence, precision)]
+    path = [ArdStep("start", -1, 0.0, fit.log_evidence, precision, fit.info)]
+    seen, careful = {_state(precision)}, False
+    blocked = np.zeros_like(free)  # promised a gain that no step keeps, until another weight moves
     while True:
         best, gains = _best_precisions(precision, free, *_statistics(model, precision, fit), bounds)
+        gains[blocked] = -np.inf
         weight = int(np.argmax(gains)) if gains.size else 0  # the first of equals
         settled = not gains.size or gains[weight] <= tolerance
         if settled or len(path) > max_steps:
             return ArdResult(precision, fit, path, bool(settled and fit.converged))
-        action = _name_of(precision[weight], best[weight])
-        precision = precision.copy()
-        precision[weight] = best[weight]
-        fit = _refit(replace(model, precision=precision), approximate, fit)
-        path.append(ArdStep(action, weight, float(gains[weight]), fit.log_evidence, precision))
+        tries = _tries(float(precision[weight]), float(best[weight]))
+        moved = _move(model, approximate, fit, precision, weight, tries if careful else tries[:1])
+        if moved is None:
+            blocked[weight] = True
+            continue
+        blocked[:] = False
+        careful = careful or _state(moved[0]) in seen
+        seen.add(_state(moved[0]))
+        action = _name_of(precision[weight], moved[0][weight])
+        precision, fit = moved
+        gain = float(gains[weight])
+        path.append(ArdStep(action, weight, gain, fit.log_evidence, precision, fit.info))
+        if tick is not None:
+            tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
 
 
-def _start_precisions(
+def _state(precision: Array) -> bytes:
+    """What a step leads to, up to the rounding of a warm start."""
+    with np.errstate(divide="ignore"):
+        return (
+            np.round(np.log(precision[np.isfinite(precision)]), 6).tobytes()
+            + np.packbits(np.isfinite(precision)).tobytes()
+        )
+
+
+def _move(
+    model: SiteModel,
+    approximate: Approximate,
+    fit: GaussianFit,
+    precision: Array,
+    weight: int,
+    tries: list[float],
+) -> tuple[Array, GaussianFit] | None:
+    """Move one precision to the first of `tries` at which the evidence does not fall.
+
+    A single try is taken as it is. Fixed sites promise the right direction but not how far: sites
+    move with the weights, and full steps may add and delete one weight for ever.
+    """
+    least = fit.log_evidence - 1e-10 * (1.0 + abs(fit.log_evidence))
+    for value in tries:
+        trial = precision.copy()
+        trial[weight] = value
+        found = _refit(replace(model, precision=trial), approximate, fit)
+        if len(tries) == 1 or found.log_evidence >= least:
+            return trial, found
+    return None
+
+
+def _tries(now: float, wanted: float) -> list[float]:
+    """The full step, then shorter ones in the log of the precision."""
+    if np.isinf(now):
+        return [wanted, *(wanted * 8.0**k for k in range(1, 6))]
+    if np.isinf(wanted):
+        return [wanted, *(now * 4.0**k for k in (4, 2, 1, 0.5))]
+    return [wanted, *(now * (wanted / now) ** (0.5**k) for k in range(1, 6))]
+
+
+def start_precisions(
     model: SiteModel, free: Mask, start: Mask | None, start_precision: float | None
 ) -> Array:
+    """Check what is asked and give the precisions to start from, inf = out."""
     if model.precision is None:
         raise ValueError("sequential ARD needs a diagonal prior: one precision per weight")
     if np.any(model.mean[free] != 0):

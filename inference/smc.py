@@ -11,8 +11,8 @@ run with its own estimate Z_c.
 | `log_evidence_error` | sd of log Z_c between the runs / sqrt(runs): to first order the error of the above, and unlike its exact form (at most 1) it grows with a bad spread |
 | `log_evidence_chain` | log Z_c |
 
-Precisions that the builder can integrate out are integrated out (`nuts.form_to_sample`): the same
-evidence in half the dimensions. A `pm.Potential` counts as likelihood, without its normaliser.
+Precisions that the builder can integrate out are integrated out (`forms.form_to_sample`): the
+same evidence in half the dimensions. A `pm.Potential` counts as likelihood, without its normaliser.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.nuts import (
+from ardvark.inference.convergence import Sampled, moving_elements, rhat_problems
+from ardvark.inference.forms import (
     FORMS,
-    Sampled,
     check_names,
     form_to_sample,
     fraction,
     in_order_of,
-    moving_elements,
     recover_precisions,
-    rhat_problems,
     stored_names,
 )
 from ardvark.models.checks import one_of, positive_integer
@@ -174,7 +172,7 @@ def _spread_problems(log_evidence_chain: Any) -> list[str]:
         return []
     return [
         f"The log evidence differs by {spread:.2f} nats between the runs (limit {SPREAD_MAX}): "
-        "take more draws or a higher threshold."
+        "take more draws or a higher threshold"
     ]
 
 

@@ -22,26 +22,34 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.hyper import Settled
+from ardvark.inference.hyper import CRITERIA
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.posterior import FunctionPosterior, Posterior, condition
+from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
 
 __all__ = [
-    "TYPE_II",
+    "TREATMENTS",
     "assemble",
     "data_groups",
     "describe",
     "draws_dataset",
     "fit_dataset",
+    "hyper_dataset",
     "path_group",
 ]
 
-TYPE_II = (
-    "type-II posterior: the hyperparameters were set by maximising the evidence, and their "
-    "uncertainty is not in it"
-)
-CONDITIONAL = "posterior at fixed hyperparameters: their uncertainty is not in it"
+TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must know
+    "evidence": (
+        "type-II posterior: the hyperparameters were set by maximising the evidence, and their "
+        "uncertainty is not in it"
+    ),
+    "predictive": (
+        "type-II posterior: the hyperparameters were chosen by leave-one-out along the path of the "
+        "evidence, and their uncertainty is not in it"
+    ),
+    "fixed": "posterior at fixed hyperparameters: their uncertainty is not in it",
+}
 _LARGEST_COVARIANCE = 2000  # kept weights; above it a low-rank factor is stored, never d x d
 _PACKAGES = ("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
 
@@ -95,7 +103,7 @@ def _with_coords(model: Any, variables: dict[str, Any]) -> xr.Dataset:
 
 def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
     """The `fit` group of a Gaussian approximation."""
-    posterior, model = settled.fit.posterior, latent.model
+    posterior = settled.fit.posterior
     names = np.array(latent.weight_names)
     kept = posterior.prior.on
     variables: dict[str, Any] = {
@@ -106,15 +114,27 @@ def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
         "site_shift": ("row", settled.fit.site_shift),
         "iterations": settled.fit.iterations,
         **_covariance(posterior, kept),
-        **{name: float(value) for name, value in settled.fit.info.items()},
+        **{name: ("row", values) for name, values in settled.fit.by_row.items()},
+        **{n: float(v) for n, v in settled.fit.info.items() if n not in settled.fit.by_row},
     }
     coords: dict[str, Any] = {"rows": names[kept], "columns": names[kept], "weight": names}
-    for name, value in (latent.prior_data | settled.theta).items():
+    if posterior.prior.variance is not None:  # gamma: 1 = by the data, 0 = by the prior alone
+        determined = 1.0 - posterior.marginal_variance[kept] / posterior.prior.variance
+        variables["well_determined"] = ("rows", determined)
+    if "covariance_matrix" not in variables:
+        del coords["columns"]
+    return hyper_dataset(latent, settled.theta, {}).merge(xr.Dataset(variables, coords=coords))
+
+
+def hyper_dataset(
+    latent: LatentGaussian, theta: Mapping[str, Array], numbers: Mapping[str, float]
+) -> xr.Dataset:
+    """Hyperparameters that a fit used, each under its own name, and its numbers."""
+    model, variables, coords = latent.model, dict[str, Any](numbers), dict[str, Any]()
+    for name, value in (latent.prior_data | dict(theta)).items():
         dims = dims_of(model, name, np.ndim(value))
         variables[name] = (dims, value)
         coords |= {d: np.array(model.coords[d]) for d in dims if model.coords.get(d) is not None}
-    if "covariance_matrix" not in variables:
-        del coords["columns"]
     return xr.Dataset(variables, coords=coords)
 
 
@@ -132,10 +152,15 @@ def path_group(latent: LatentGaussian, settled: Settled) -> dict[str, xr.Dataset
         ),
         "active": (("step", "feature"), active),
         "n_active": ("step", active.sum(axis=1)),
+        "precision": (("step", "feature"), np.array([step.precision for step in steps])),
         "log_evidence": ("step", np.array([step.log_evidence for step in steps])),
     }
+    for number in ("loo_error", "log_loo_probability", *CRITERIA.values()):
+        if all(number in step.info for step in steps):
+            variables[number] = ("step", np.array([step.info[number] for step in steps]))
     path = xr.Dataset(variables, coords={"step": np.arange(len(steps)), "feature": names})
-    return {"selection_path": path.assign_attrs(chosen=len(steps) - 1)}
+    chosen = settled.chosen if settled.chosen >= 0 else len(steps) - 1
+    return {"selection_path": path.assign_attrs(chosen=chosen)}
 
 
 def _covariance(posterior: Posterior, kept: Array) -> dict[str, Any]:
@@ -179,6 +204,8 @@ def _spoken(value: Any) -> Any:
         return {str(k): _spoken(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_spoken(v) for v in value]
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
     return np.asarray(value).tolist()
 
 

@@ -14,16 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ardvark.errors import InputError
-from ardvark.models.inputs import (
-    Array,
-    Inputs,
-    as_array,
-    as_inputs,
-    as_numeric,
-    is_number,
-    listed,
-    warn,
-)
+from ardvark.models.inputs import Inputs, as_inputs
+from ardvark.models.tables import Array, as_array, as_numeric, is_number, listed, warn
 
 __all__ = [
     "as_binary",

@@ -17,7 +17,8 @@ import numpy as np
 
 from ardvark.errors import InputError
 from ardvark.models.checks import positive, positive_integer
-from ardvark.models.inputs import Array, Inputs, is_number
+from ardvark.models.inputs import Array, Inputs
+from ardvark.models.tables import is_number
 
 __all__ = ["KERNELS", "RBF", "Basis", "Design", "Kernel", "Linear", "Polynomial", "expand"]
 

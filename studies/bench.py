@@ -1,15 +1,24 @@
 """Speeds as ratios against named peers, all measured in one run: `make bench`.
 
-Each case runs in a fresh process, import and compilation included, one BLAS thread. The figure is
-the CPU seconds of that process and its children, the best of k (so with warm caches); wall seconds
-depend on what else runs. A ratio below 1.5 either way is no difference. Where a case has an answer,
-its distance from the peer's is shown, for a fast wrong answer is worth nothing.
+Every case runs in fresh processes with one BLAS thread, in turns with its rivals, and the best of
+k counts. Figures are CPU seconds, for wall seconds depend on what else runs; a ratio is the peer's
+over Ardvark's (above 1: Ardvark is cheaper), per step where there are steps, and less than 1.5
+either way is no difference. Where there is an answer, its distance from Ardvark's, its evidence or
+its test error stand beside it, for a fast wrong answer is worth nothing.
 
-    first laplace   logit, N = 500, d = 50, w ~ N(0, I): mean and covariance of the weights.
-                    scikit-learn finds the mode and the covariance is made by hand (no draws, no
-                    evidence, no tree); the others return a whole result. A fresh process spends
-                    most of this on imports, so read it beside the second task.
+    ep              probit, N = 500, d = 50, w ~ N(0, I): one call, compiled and warm. GPy works in
+                    function space; the bare loop is what EP's sweeps cost without any check.
+    evidence ard    from an empty model to the end, N = 36, d = 7129 and 62 x 2000, warm. fastrvm's
+                    SparseBayes is private, and by Laplace with logit sites.
+    predictive path the same path, then the step of least leave-one-out error; against ten
+                    optimiser steps of GPy's EP with a linear ARD kernel, far from converged.
+    first laplace   logit, N = 500, d = 50, w ~ N(0, I): mean and covariance of the weights, import
+                    and compilation included. scikit-learn finds the mode and the covariance is
+                    made by hand (no draws, no evidence, no tree); the others return a whole result.
     import          what `import package` costs
+
+The first three are scripts in `peers/`, each run by the Python of its own environment: those of the
+peers are made on demand by uv, and a peer that cannot be had says why in its line.
 """
 
 import argparse
@@ -17,99 +26,140 @@ import importlib
 import importlib.util
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+__all__ = ["CASES", "ENVIRONMENTS", "TASKS", "Case", "Environment", "Timing", "measure", "table"]
 
-    type Array = NDArray[np.float64]
+type Report = dict[str, Any]  # cpu_seconds, wall_seconds and whatever the contestant found
 
-__all__ = ["CASES", "Case", "Timing", "measure", "sparse_probit", "table"]
+US = "ardvark"
+PEERS = Path(__file__).with_name("peers")
+CALLS = 3  # timed calls in a process, at least
+WALL_LIMIT = 600.0  # seconds; a CPU limit would make the process clock tick in milliseconds
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
 
-Answer = dict[str, list[float]]
+
+class Unavailable(Exception):
+    """A peer that cannot be run here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A peer's own Python and packages, for those that cannot live beside Ardvark's."""
+
+    python: str
+    packages: tuple[str, ...]
+
+
+ENVIRONMENTS = {
+    "gpy": Environment("3.11", ("GPy==1.15.0",)),  # no wheels for later Pythons
+    "fastrvm": Environment("3.13", ("fastrvm==0.1.5",)),  # the binding is private: exact version
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to time: `run` is called in a fresh process; `needs` must be installed."""
+    """One contestant in one task.
+
+    Parameters
+    ----------
+    run
+        Timed as a whole process, import included; it `needs` a package of this environment.
+    script, method, shape
+        Instead: `peers/run_<script>.py` times this method on a warm call, for the task of this
+        shape.
+    goal
+        Least ratio that Ardvark is meant to reach against this peer.
+    """
 
     task: str
     peer: str
-    run: Callable[[], Answer]
-    needs: str
-    reference: bool = False
+    run: Callable[[], Report] | None = None
+    needs: str = US
+    script: str = ""
+    method: str = ""
+    shape: tuple[int, int] = (0, 0)
+    goal: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Best of k: `ratio` to the reference peer, `distance` from its answer in its sd."""
+    """Best of k; `ratio` and `distance` (largest, in sd) are to Ardvark in the same task."""
 
     task: str
     peer: str
+    version: str = ""
     cpu_seconds: float | None = None
     wall_seconds: float | None = None
+    megabytes: float | None = None
+    steps: int | None = None
     ratio: float | None = None
+    goal: float | None = None
     distance: float | None = None
+    found: Report | None = None
+    load: float | None = None
     note: str = ""
 
-
-def sparse_probit(
-    rows: int = 500, features: int = 50, relevant: int = 10, seed: int = 101
-) -> "tuple[Array, NDArray[np.int64]]":
-    """Linear probit task: the first weights are ±(0.5 … 1.5), the rest nought."""
-    import numpy as np
-    from scipy.special import ndtr
-
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((rows, features))
-    w = np.zeros(features)
-    w[:relevant] = rng.choice([-1.0, 1.0], relevant) * np.linspace(0.5, 1.5, relevant)
-    return X, (rng.random(rows) < ndtr(X @ w)).astype(np.int64)
+    @property
+    def cpu_per_step(self) -> float | None:
+        """CPU seconds per step, where there are steps."""
+        return None if self.cpu_seconds is None or not self.steps else self.cpu_seconds / self.steps
 
 
-def laplace_ardvark() -> Answer:
+def laplace_ardvark() -> Report:
     """Fit the zoo's own model."""
     import ardvark as av
+    from ardvark.studies.workloads import sparse_probit
 
-    X, t = sparse_probit()
-    alpha = [1.0] * X.shape[1]
-    model = av.models.ard_classification(X, t, link="logit", bias=False, alpha=alpha)
+    task = sparse_probit()
+    alpha = [1.0] * task.X.shape[1]
+    model = av.models.ard_classification(task.X, task.t, link="logit", bias=False, alpha=alpha)
     return gaussian_answer(av.fit(model, av.Laplace(), random_seed=1, progressbar=False))
 
 
-def laplace_sklearn() -> Answer:
+def laplace_sklearn() -> Report:
     """Mode by scikit-learn, covariance by hand: inverse of X' diag(p (1 - p)) X + I."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    X, t = sparse_probit()
-    fit = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, t)
-    p = fit.predict_proba(X)[:, 1]
-    precision = (X * (p * (1 - p))[:, None]).T @ X + np.eye(X.shape[1])
+    from ardvark.studies.workloads import sparse_probit
+
+    task = sparse_probit()
+    fit = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8, max_iter=1000)
+    fit.fit(task.X, task.t)
+    p = fit.predict_proba(task.X)[:, 1]
+    precision = (task.X * (p * (1 - p))[:, None]).T @ task.X + np.eye(task.X.shape[1])
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     return {"mean": fit.coef_[0].tolist(), "sd": sd.tolist()}
 
 
-def laplace_pymc_extras() -> Answer:
+def laplace_pymc_extras() -> Report:
     """`fit_laplace` on the same graph as a PyMC user writes it."""
     import pymc as pm
 
-    pmx = importlib.import_module("pymc_extras")  # no dependency of ours, so unknown to mypy
+    from ardvark.studies.workloads import sparse_probit
 
-    X, t = sparse_probit()
+    pmx = importlib.import_module("pymc_extras")  # no dependency of ours, so unknown to mypy
+    task = sparse_probit()
     with pm.Model() as model:
-        w = pm.Normal("w", 0.0, 1.0, shape=X.shape[1])
-        pm.Bernoulli("t", logit_p=X @ w, observed=t)
+        w = pm.Normal("w", 0.0, 1.0, shape=task.X.shape[1])
+        pm.Bernoulli("t", logit_p=task.X @ w, observed=task.t)
     return gaussian_answer(pmx.fit_laplace(model=model, progressbar=False, random_seed=1))
 
 
-def gaussian_answer(tree: Any) -> Answer:
+def gaussian_answer(tree: Any) -> Report:
     """Mean and sd of the weights from a tree's `fit` group."""
     import numpy as np
 
@@ -118,88 +168,227 @@ def gaussian_answer(tree: Any) -> Answer:
     return {"mean": fit["mean_vector"].values.tolist(), "sd": sd.tolist()}
 
 
-def import_only(package: str) -> Callable[[], Answer]:
+def import_only(package: str) -> Callable[[], Report]:
     """Make a case that imports one package."""
 
-    def run() -> Answer:
+    def run() -> Report:
         importlib.import_module(package)
         return {}
 
     return run
 
 
+def ard_cases(rows: int, features: int) -> Iterable[Case]:
+    """Both ARD tasks at one shape."""
+    shape = (rows, features)
+    name, method = f"evidence ard {rows} x {features}", "evidence_ard"
+    yield Case(name, US, script="ardvark", method=method, shape=shape)
+    yield Case(name, "fastrvm", script="fastrvm", method=method, shape=shape, goal=1.0)
+    name, method = f"predictive path {rows} x {features}", "predictive_path"
+    yield Case(name, US, script="ardvark", method=method, shape=shape)
+    yield Case(name, "GPy", script="gpy", method=method, shape=shape, goal=5.0)
+
+
+PROBIT = (500, 50)
 CASES = (
-    Case("first laplace", "scikit-learn", laplace_sklearn, "sklearn", reference=True),
-    Case("first laplace", "ardvark", laplace_ardvark, "ardvark"),
+    Case("ep", US, script="ardvark", method="ep", shape=PROBIT),
+    Case("ep", "bare loop", script="bare_loop", method="ep", shape=PROBIT, goal=1 / 1.5),
+    Case("ep", "GPy", script="gpy", method="ep", shape=PROBIT, goal=100.0),
+    *ard_cases(36, 7129),
+    *ard_cases(62, 2000),
+    Case("first laplace", US, laplace_ardvark),
+    Case("first laplace", "scikit-learn", laplace_sklearn, "sklearn"),
     Case("first laplace", "pymc-extras", laplace_pymc_extras, "pymc_extras"),
-    Case("import", "pymc", import_only("pymc"), "pymc", reference=True),
+    Case("import", US, import_only(US)),
     Case("import", "numpy", import_only("numpy"), "numpy"),
-    Case("import", "ardvark", import_only("ardvark"), "ardvark"),
+    Case("import", "pymc", import_only("pymc"), "pymc"),
+)
+TASKS = tuple(dict.fromkeys(case.task for case in CASES))
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where things are: uv, the folder of environments, the folder of task files."""
+
+    uv: str | None
+    tools: Path
+    scratch: Path
+
+    def command(self, index: int) -> list[str]:
+        """The command line of a case; Unavailable if it cannot be run here."""
+        case = CASES[index]
+        if case.run is not None:
+            if importlib.util.find_spec(case.needs) is None:
+                raise Unavailable(f"{case.needs} is not installed beside Ardvark")
+            return [sys.executable, "-m", "ardvark.studies.bench", "--case", str(index)]
+        script = PEERS / f"run_{case.script}.py"
+        if not script.exists():
+            raise Unavailable(f"{script.name} is part of a checkout, not of the package")
+        python = self.python(case.script) if case.script in ENVIRONMENTS else sys.executable
+        return [python, str(script), case.method, str(self.task_file(case.shape)), str(CALLS)]
+
+    def python(self, name: str) -> str:
+        """The Python of a peer's environment, which is made if it is not there."""
+        environment, home = ENVIRONMENTS[name], self.tools / f"peers-{name}"
+        python, stamp = home / "bin" / "python", home / "ready"
+        wanted = f"{environment.python} {' '.join(environment.packages)}"
+        if not (stamp.exists() and stamp.read_text() == wanted):
+            if self.uv is None:
+                raise Unavailable("uv was not found to install it: run `make bench`, or give --uv")
+            make = [self.uv, "venv", "--quiet", "--clear", "--python", environment.python]
+            install = [self.uv, "pip", "install", "--quiet", "--python", str(python)]
+            for command in ([*make, str(home)], [*install, *environment.packages]):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise Unavailable(f"{command[1]} failed: {short(done.stderr)}")
+            stamp.write_text(wanted)
+        return str(python)
+
+    def task_file(self, shape: tuple[int, int]) -> Path:
+        """The arrays of a task, the same bytes for every contestant."""
+        path = self.scratch / f"task-{shape[0]}-{shape[1]}.npz"
+        if not path.exists():
+            import numpy as np
+
+            from ardvark.studies.workloads import sparse_probit, wide
+
+            task = sparse_probit(*shape) if shape == PROBIT else wide(*shape)
+            np.savez(path, **task._asdict())
+        return path
+
+
+def short(text: str, length: int = 160) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:length] if lines else "no message"
+
+
+def run_once(command: Sequence[str]) -> Report:
+    """Run one fresh process; unless it timed itself, it is timed as a whole."""
+    start = time.perf_counter()
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **ONE_THREAD},
+        ) as child,
+    ):
+        assert child.stdout is not None
+        timer = threading.Timer(WALL_LIMIT, child.kill)
+        timer.start()
+        text = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        timer.cancel()
+        child.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        if child.returncode != 0:
+            reason = short(errors.read())
+            raise Unavailable(f"failed with exit code {child.returncode}: {reason}")
+    peak = usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    whole = {
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "wall_seconds": time.perf_counter() - start,
+        "megabytes": peak,
+    }
+    return {**whole, **json.loads(text.splitlines()[-1])}
+
+
+def measure(cases: Sequence[int], repeats: int, bench: Bench) -> list[Timing]:
+    """Time each case, the rivals of a task in turns; one that cannot be run gets a note."""
+    best: dict[int, Report] = {}
+    notes: dict[int, str] = {}
+    loads: dict[int, float] = {}
+    for task in dict.fromkeys(CASES[index].task for index in cases):
+        for _ in range(repeats):
+            for index in (i for i in cases if CASES[i].task == task and i not in notes):
+                try:
+                    report = run_once(bench.command(index))
+                except Unavailable as reason:
+                    notes[index] = f"not available: {reason}"
+                    best.pop(index, None)
+                    continue
+                loads[index] = os.getloadavg()[0]
+                if report["cpu_seconds"] < best.get(index, report)["cpu_seconds"] + 1e-12:
+                    best[index] = report
+    ours = {CASES[index].task: best[index] for index in best if CASES[index].peer == US}
+    return [
+        timing(CASES[index], best.get(index), ours, notes.get(index, ""), loads.get(index))
+        for index in cases
+    ]
+
+
+def timing(
+    case: Case, report: Report | None, ours: dict[str, Report], note: str, load: float | None
+) -> Timing:
+    """One line of the table: a case beside Ardvark in the same task."""
+    if report is None:
+        return Timing(case.task, case.peer, goal=case.goal, note=note)
+    own = ours.get(case.task)
+    ratio = distance = None
+    if own is None:
+        note = "Ardvark has no figure here"
+    elif case.peer != US:
+        ratio = cost(report) / cost(own)
+        if "mean" in report:
+            triples = zip(report["mean"], own["mean"], own["sd"], strict=True)
+            distance = max(abs(m - r) / s for m, r, s in triples)
+    timed = ("cpu_seconds", "wall_seconds", "megabytes", "version", "steps", "mean", "sd")
+    return Timing(
+        case.task,
+        case.peer,
+        report.get("version", ""),
+        report["cpu_seconds"],
+        report["wall_seconds"],
+        report["megabytes"],
+        report.get("steps"),
+        ratio,
+        case.goal,
+        distance,
+        {key: value for key, value in report.items() if key not in timed},
+        load,
+        note or ("" if report.get("converged", True) else "not converged"),
+    )
+
+
+def cost(report: Report) -> float:
+    """CPU seconds, per step where there are steps."""
+    return float(report["cpu_seconds"]) / (report.get("steps") or 1)
+
+
+COLUMNS: tuple[tuple[str, int, str, Callable[[Timing], float | None]], ...] = (
+    ("cpu ms", 10, ".4g", lambda t: scaled(t.cpu_seconds)),
+    ("steps", 7, "d", lambda t: t.steps),
+    ("ms / step", 11, ".3f", lambda t: scaled(t.cpu_per_step)),
+    ("ratio", 9, ".3g", lambda t: t.ratio),
+    ("goal", 7, ".3g", lambda t: t.goal),
+    ("max |Δ|/sd", 12, ".1e", lambda t: t.distance),
+    ("log evidence", 14, ".4f", lambda t: (t.found or {}).get("log_evidence")),
+    ("test error", 12, ".4f", lambda t: (t.found or {}).get("test_error")),
+    ("peak MB", 9, ".0f", lambda t: t.megabytes),
 )
 
 
-def run_once(index: int) -> tuple[float, float, Answer]:
-    """CPU and wall seconds of one fresh process, and its answer."""
-    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
-    command = [sys.executable, "-m", "ardvark.studies.bench", "--case", str(index)]
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as child:
-        assert child.stdout is not None
-        text = child.stdout.read()
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    wall = time.perf_counter() - start
-    if child.returncode != 0:
-        raise RuntimeError(f"failed with exit code {child.returncode}")
-    return usage.ru_utime + usage.ru_stime, wall, json.loads(text.splitlines()[-1])
-
-
-def measure(cases: Sequence[int], repeats: int) -> list[Timing]:
-    """Time each case; a peer that is not installed or fails gets a note instead of a figure."""
-    best: dict[int, tuple[float, float, Answer]] = {}
-    notes: dict[int, str] = {}
-    for index in cases:
-        if importlib.util.find_spec(CASES[index].needs) is None:
-            notes[index] = "not installed"
-            continue
-        try:
-            best[index] = min((run_once(index) for _ in range(repeats)), key=lambda r: r[0])
-        except RuntimeError as error:
-            notes[index] = str(error)
-    return [timing(index, best, notes.get(index, "")) for index in cases]
-
-
-def timing(index: int, best: dict[int, tuple[float, float, Answer]], note: str) -> Timing:
-    """One line of the table: a case beside the reference of its task."""
-    case = CASES[index]
-    if index not in best:
-        return Timing(case.task, case.peer, note=note)
-    cpu, wall, answer = best[index]
-    reference = next(
-        (best[i] for i, c in enumerate(CASES) if c.task == case.task and c.reference and i in best),
-        None,
-    )
-    if reference is None:
-        return Timing(case.task, case.peer, cpu, wall, note="the reference has no figure")
-    distance = None
-    if answer and not case.reference:
-        pairs = zip(answer["mean"], reference[2]["mean"], reference[2]["sd"], strict=True)
-        distance = max(abs(m - r) / s for m, r, s in pairs)
-    return Timing(case.task, case.peer, cpu, wall, cpu / reference[0], distance)
+def scaled(seconds: float | None) -> float | None:
+    """Milliseconds."""
+    return None if seconds is None else 1e3 * seconds
 
 
 def table(timings: Sequence[Timing]) -> str:
     """Set the timings as plain text, one task after the other."""
-
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
-    head = f"{'task':<15}{'peer':<14}{'cpu s':>8}{'wall s':>8}{'ratio':>8}{'max |Δ|/sd':>12}"
+    names = max(len(text) for text in ("task", *(t.task for t in timings))) + 2
+    head = f"{'task':<{names}}{'peer':<14}" + "".join(f"{c[0]:>{c[1]}}" for c in COLUMNS)
     lines = [head, "-" * len(head)]
     for t in timings:
-        cells = f"{number(t.cpu_seconds, '.2f'):>8}{number(t.wall_seconds, '.2f'):>8}"
-        cells += f"{number(t.ratio, '.2f'):>8}{number(t.distance, '.1e'):>12}"
-        lines.append(f"{t.task:<15}{t.peer:<14}{cells}  {t.note}".rstrip())
+        line = f"{t.task:<{names}}{t.peer:<14}"
+        for _, width, form, value in COLUMNS:
+            number = value(t)
+            line += f"{'' if number is None else format(number, form):>{width}}"
+        if t.ratio is not None and t.goal is not None:
+            line += "  goal met" if t.ratio >= t.goal else "  GOAL MISSED"
+        lines.append(f"{line}  {t.note}".rstrip())
     return "\n".join(lines)
 
 
@@ -207,16 +396,29 @@ def main() -> None:
     """Command line: the table, or JSON lines with `--json`."""
     parser = argparse.ArgumentParser(description="Speeds as ratios against named peers.")
     parser.add_argument("--json", action="store_true", help="one JSON object per case")
-    parser.add_argument("--repeats", type=int, default=3, help="runs per case; the best counts")
-    parser.add_argument("--task", choices=sorted({c.task for c in CASES}), help="only this task")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="processes per case; the best counts"
+    )
+    parser.add_argument("--task", choices=TASKS, action="append", help="only this task, or these")
+    parser.add_argument("--uv", default=shutil.which("uv"), help="makes the peers' environments")
+    parser.add_argument("--tools", type=Path, default=Path(".tools"), help="where they are kept")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case is not None:
-        sys.stdout.write(json.dumps(CASES[options.case].run()) + "\n")
+        run = CASES[options.case].run
+        sys.stdout.write(json.dumps(run() if run is not None else {}) + "\n")
         return
-    chosen = [i for i, c in enumerate(CASES) if options.task in (None, c.task)]
-    timings = measure(chosen, options.repeats)
-    lines = [json.dumps(asdict(t)) for t in timings] if options.json else [table(timings)]
+    chosen = [i for i, c in enumerate(CASES) if c.task in (options.task or TASKS)]
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(options.uv, options.tools, Path(scratch))
+        timings = measure(chosen, options.repeats, bench)
+    lines = [json.dumps(asdict(t)) for t in timings]
+    if not options.json:
+        load = f"{before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
+        lines = [table(timings), f"load: {load}; best of {options.repeats} processes"]
+        if resource.getrlimit(resource.RLIMIT_CPU)[0] != resource.RLIM_INFINITY:
+            lines.append("a CPU limit is set (ulimit -t): short calls may be wrong by milliseconds")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

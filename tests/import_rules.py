@@ -1,6 +1,6 @@
 """The rules of the house that an import can break, checked on the source without running it.
 
-    arrays   inference/{gaussian,sites,laplace,sequential_ard}.py     NumPy, SciPy, numba
+    arrays   inference/{gaussian,sites,posterior,laplace,ep,...}.py    NumPy, SciPy, numba
     graph    models/*.py, inference/{graph,affine,latent,...}.py      PyMC, PyTensor
     tree     inference/{fit,tree,predict,...}.py, diagnostics/*.py    DataTree in, DataTree out
 
@@ -24,24 +24,34 @@ FOLDERS = {  # on disk -> as imported
     "diagnostics": "ardvark.diagnostics",
     "studies": "ardvark.studies",
 }
-ARRAY_LAYER = {f"ardvark.inference.{n}" for n in ("gaussian", "sites", "laplace", "sequential_ard")}
+ARRAY_LAYER = {
+    f"ardvark.inference.{n}"
+    for n in (
+        "gaussian",
+        "sites",
+        "posterior",
+        "approximation",
+        "laplace",
+        "ep",
+        "ep_kernels",
+        "exact",
+        "truncated_normal",
+        "sequential_ard",
+    )
+}
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
 NOT_FOR_ARRAYS |= {"xarray", "pandas", "nutpie"}
 GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one together
     f"ardvark.inference.{n}"
     for n in ("graph", "affine", "latent", "adjoint", "conditional", "steps")
 }
+COMMANDS = ("ardvark.cli", "ardvark.tasks")
 ABOVE = {  # a package never imports what stands above it
-    "ardvark.models": (
-        "ardvark.inference",
-        "ardvark.diagnostics",
-        "ardvark.studies",
-        "ardvark.cli",
-    ),
-    "ardvark.inference": ("ardvark.diagnostics", "ardvark.studies", "ardvark.cli"),
-    "ardvark.diagnostics": ("ardvark.studies", "ardvark.cli"),
+    "ardvark.models": ("ardvark.inference", "ardvark.diagnostics", "ardvark.studies", *COMMANDS),
+    "ardvark.inference": ("ardvark.diagnostics", "ardvark.studies", *COMMANDS),
+    "ardvark.diagnostics": ("ardvark.studies", *COMMANDS),
 }
-LIGHT = {"ardvark", "ardvark.cli", "ardvark.errors"}  # what a bare import may load: almost nothing
+LIGHT = {"ardvark", "ardvark.errors", *COMMANDS}  # what a bare import may load: almost nothing
 LIGHT_MAY_LOAD = {"cyclopts"}
 CODE_IN_DATA = {
     "pickle",

@@ -1,12 +1,14 @@
 """Every figure of the comparison against its formula; controls that must be called by name."""
 
+import arviz_stats
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.agreement import agreement, compare, khat, verdict
+from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.verdict import verdict
 from ardvark.errors import InputError
 
 MEAN = np.array([0.5, 1.0, -2.0, 0.0])
@@ -161,25 +163,6 @@ def test_draws_that_are_not_finite_cannot_hide(nuts):
     assert level == "bad"
 
 
-# ---------------------------------------------------------------------------------------- k-hat
-
-
-def test_khat_has_the_right_sign():
-    wide = gaussian_tree(rng(20), [0.0], [2.0], target_sd=[1.0], bias=False)
-    narrow = gaussian_tree(rng(21), [0.0], [0.5], target_sd=[1.0], bias=False, draws=10_000)
-    assert khat(wide) < -1  # bounded weights; the reverse ratio would give more than 2
-    assert khat(narrow) == pytest.approx(0.75, abs=0.2)  # theory: 1 - 0.5²
-
-
-def test_khat_of_exact_missing_and_broken_densities(nuts):
-    exact = laplace(22)
-    assert khat(exact) == -np.inf
-    assert np.isnan(khat(nuts)) and np.isnan(khat(without(exact, "sample_stats")))
-    log_p = exact["sample_stats"]["log_posterior"].copy()
-    log_p[0, 0] = np.nan
-    assert khat(replaced(exact, "sample_stats", log_posterior=log_p)) == np.inf
-
-
 # -------------------------------------------------------------------------------- like with like
 
 
@@ -304,8 +287,6 @@ def test_too_few_draws_are_no_praise():
 
 
 def test_evidence_loo_time_and_settings_are_carried(nuts):
-    import arviz_stats
-
     trees = {"laplace": laplace(60, hyper="evidence"), "nuts": nuts}
     table = compare(trees, "nuts")
     row = table.loc["laplace"]

@@ -11,6 +11,7 @@ from synthetic_trees import gaussian_tree
 import ardvark as av
 from ardvark import cli
 from ardvark.cli import main
+from ardvark.inference.methods import METHODS
 
 FEATURES = ["height", "weight", "age"]
 MEAN, SD = np.array([0.1, 1.0, -0.5, 0.0]), np.array([0.2, 0.3, 0.3, 0.3])
@@ -112,7 +113,10 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["report", "--method", "laplace,magic"], "unknown method 'magic'; known: laplace, nuts"),
+        (
+            ["report", "--method", "laplace,magic"],
+            f"unknown method 'magic'; known: {', '.join(sorted(METHODS))}",
+        ),
         (["report", "--model", "magic"], "unknown model 'magic'; known: ard_classification"),
         (["report", "no_such_data"], "no_such_data"),
         (["report", "no_such_file.csv"], "no_such_file.csv"),

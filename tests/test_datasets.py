@@ -16,7 +16,9 @@ import sklearn.datasets
 from ardvark.errors import InputError
 from ardvark.models import datasets as door
 from ardvark.models import download, simulators
-from ardvark.models.datasets import Dataset, datasets, load
+from ardvark.models.dataset import Dataset, infer_task
+from ardvark.models.datasets import datasets, load
+from ardvark.models.files import named_files
 from ardvark.models.inputs import Inputs, standardise
 from ardvark.models.simulators import SIMULATORS
 
@@ -66,7 +68,7 @@ def collection(monkeypatch):
 
 
 def load_file(name):
-    if name not in dict(door._files()):
+    if name not in dict(named_files()):
         pytest.skip(f"{name}.npz is in no folder of ARDVARK_DATA")
     return load(name)
 
@@ -411,11 +413,11 @@ def test_the_collection(collection, name):
 def test_the_collection_is_listed_and_equals_the_embedded_sets(collection):
     table = datasets().set_index("name")
     files = table[table["origin"] == "file"]
-    assert set(files.index) == {name for name, _ in door._files()} - set(door.KNOWN_OFFLINE)
+    assert set(files.index) == {name for name, _ in named_files()} - set(door.KNOWN_OFFLINE)
     assert files["available"].all()
     for name in files.index.intersection(FILES):
         assert tuple(files.loc[name, ["rows", "inputs", "splits", "task"]]) == FILES[name]
-    for path in (path for name, path in door._files() if name in door.EMBEDDED):
+    for path in (path for name, path in named_files() if name in door.EMBEDDED):
         twin, data = load(path), load(path.stem)
         assert np.array_equal(twin.X, data.X) and np.array_equal(twin.t, data.t)
         assert twin.feature_names == data.feature_names
@@ -497,7 +499,7 @@ def test_a_missing_csv_file_and_a_wrong_type():
     ],
 )
 def test_the_task_is_inferred(target, task):
-    assert door.infer_task(target) == task
+    assert infer_task(target) == task
 
 
 def test_the_task_can_be_given():

@@ -46,7 +46,7 @@ def run_blocks(blocks: list[Block]) -> dict[str, Any]:
 
 def method_table() -> str:
     """Render the README's table of models and methods from the two registries."""
-    from ardvark.inference.fit import METHODS
+    from ardvark.inference.methods import METHODS
     from ardvark.models.registry import MODELS
 
     head = ["model", "target", "paper", *(f'`"{name}"`' for name in METHODS)]

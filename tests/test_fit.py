@@ -13,7 +13,7 @@ import xarray as xr
 
 import ardvark as av
 from ardvark.inference import compile as compiling
-from ardvark.inference.fit import METHODS
+from ardvark.inference.methods import METHODS
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 4))
@@ -232,7 +232,7 @@ def test_more_weights_than_a_dense_covariance_holds(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "advi"}, r"method 'advi' is unknown; known: laplace, nuts, smc"),
+        ({"method": "advi"}, r"method 'advi' is unknown; known: laplace, ep, exact, nuts, smc"),
         ({"method": 3}, r"method must be a name or settings"),
         ({"draws": 0}, r"draws .* got 0"),
         ({"chains": -1}, r"chains .* got -1"),

@@ -1,6 +1,5 @@
 """Laplace: exact for Gaussian sites, a mode otherwise, and gradients that are derivatives."""
 
-import time
 
 import numpy as np
 import pytest
@@ -334,13 +333,3 @@ def test_saddle_is_recorded():
 def test_bad_settings_are_refused(argument, value):
     with pytest.raises(InputError, match=argument):
         Laplace(**{argument: value})
-
-
-def test_speed():
-    """N = 500, d = 50 takes 3 ms on a slow core; 50 ms catches an accidental N^3."""
-    model = make_model((500, 50), "probit")
-    Laplace().approximate(model)
-    begin = time.perf_counter()
-    for _ in range(3):
-        Laplace().approximate(model)
-    assert (time.perf_counter() - begin) / 3 < 0.05

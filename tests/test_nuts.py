@@ -1,4 +1,4 @@
-"""NUTS against exact posteriors; one compilation for many calls; the record of what went wrong.
+"""NUTS against exact posteriors; one compilation for many calls.
 
 Compilation is the expensive part, so the whole file has two graphs that nutpie compiles: `linear`
 (a Gaussian model, exact posterior known) and `heavy` (a Student-t form, integrated numerically).
@@ -16,15 +16,9 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference import nuts
-from ardvark.inference.nuts import (
-    BFMI_MIN,
-    ESS_PER_CHAIN,
-    NUTS,
-    RHAT_MAX,
-    convergence,
-    recover_precisions,
-    sample_nuts,
-)
+from ardvark.inference.convergence import RHAT_MAX, Sampled
+from ardvark.inference.forms import form_to_sample, recover_precisions
+from ardvark.inference.nuts import NUTS, sample_nuts
 from ardvark.models.card import Card, Precision, remember
 
 rng = np.random.default_rng(20260801)
@@ -69,7 +63,7 @@ def errors_in_mcse(draws: xr.DataArray, mean: Any, sd: Any) -> Any:
     ]
 
 
-def run(model: Any, seed: int = 1, **options: Any) -> nuts.Sampled:
+def run(model: Any, seed: int = 1, **options: Any) -> Sampled:
     settings = options.pop("settings", NUTS(tune=400))
     keywords = {"draws": 500, "chains": 4, "random_seed": seed, "progressbar": False} | options
     return sample_nuts(model, settings, **keywords)
@@ -93,7 +87,7 @@ def linear_at_start(linear: Any, data: tuple[Any, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sampled(linear: Any) -> nuts.Sampled:
+def sampled(linear: Any) -> Sampled:
     return run(linear)
 
 
@@ -114,13 +108,13 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 # ---------------------------------------------------------------- draws
 
 
-def test_linear_posterior_is_exact(sampled: nuts.Sampled, data: tuple[Any, Any]) -> None:
+def test_linear_posterior_is_exact(sampled: Sampled, data: tuple[Any, Any]) -> None:
     mean, sd = exact_posterior(*data)
     assert np.abs(errors_in_mcse(sampled.posterior["w"], mean, sd)).max() < LIMIT
     assert np.abs(errors_in_mcse(sampled.posterior["w"], mean + sd / 2, sd)).max() > LIMIT
 
 
-def test_what_is_stored(sampled: nuts.Sampled) -> None:
+def test_what_is_stored(sampled: Sampled) -> None:
     assert list(sampled.posterior) == ["w", "total"]  # nothing with a row in it
     assert sampled.posterior["w"].dims == ("chain", "draw", "feature")
     assert sampled.posterior["w"].shape == (4, 500, 3)
@@ -130,7 +124,7 @@ def test_what_is_stored(sampled: nuts.Sampled) -> None:
     assert all(stat.dtype != object for stat in sampled.sample_stats.values())
 
 
-def test_good_draws_have_no_problems(sampled: nuts.Sampled) -> None:
+def test_good_draws_have_no_problems(sampled: Sampled) -> None:
     assert sampled.problems == []
     assert sampled.converged
     assert sampled.info["sampler"] == "nutpie"
@@ -139,7 +133,7 @@ def test_good_draws_have_no_problems(sampled: nuts.Sampled) -> None:
     assert sampled.info["divergences"] == 0
 
 
-def test_same_seed_same_draws(linear: Any, sampled: nuts.Sampled) -> None:
+def test_same_seed_same_draws(linear: Any, sampled: Sampled) -> None:
     xr.testing.assert_equal(run(linear).posterior, sampled.posterior)
     one_core = run(linear, settings=NUTS(tune=400, cores=1))
     np.testing.assert_array_equal(one_core.posterior["w"], sampled.posterior["w"])
@@ -153,7 +147,7 @@ def test_chains_start_apart(linear: Any) -> None:
 
 
 def test_start_is_taken_without_compiling(
-    linear: Any, sampled: nuts.Sampled, monkeypatch: pytest.MonkeyPatch
+    linear: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compilations(monkeypatch)
     far = run(linear, settings=NUTS(tune=1), draws=4, start={"w": np.full(3, 1e3)})
@@ -163,7 +157,7 @@ def test_start_is_taken_without_compiling(
         run(linear, start={"v": 0.0})
 
 
-def test_silent(linear: Any, sampled: nuts.Sampled, capfd: pytest.CaptureFixture[str]) -> None:
+def test_silent(linear: Any, sampled: Sampled, capfd: pytest.CaptureFixture[str]) -> None:
     run(linear)
     assert capfd.readouterr() == ("", "")
 
@@ -172,7 +166,7 @@ def test_silent(linear: Any, sampled: nuts.Sampled, capfd: pytest.CaptureFixture
 
 
 def test_new_data_need_no_new_compilation(
-    linear_at_start: Any, sampled: nuts.Sampled, monkeypatch: pytest.MonkeyPatch
+    linear_at_start: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compilations(monkeypatch)
     X, t = simulate(50, [-2.0, 0.0, 1.0])
@@ -199,7 +193,7 @@ def test_what_a_compilation_is_tied_to(data: tuple[Any, Any]) -> None:
 
 
 def test_panic_of_rust_is_an_error(
-    linear: Any, sampled: nuts.Sampled, monkeypatch: pytest.MonkeyPatch
+    linear: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import nutpie
 
@@ -281,12 +275,12 @@ def test_integrated_form_gives_the_posterior_of_the_model() -> None:
 def test_forms() -> None:
     x, t = np.ones(2), np.ones(2)
     model = heavy_model(x, t)
-    assert nuts.form_to_sample(model, "as_written").model is model
-    integrated = nuts.form_to_sample(model, "auto").model
+    assert form_to_sample(model, "as_written").model is model
+    integrated = form_to_sample(model, "auto").model
     assert [rv.name for rv in integrated.free_RVs] == ["w"]
-    assert nuts.form_to_sample(model, "integrated").model is integrated  # built once
+    assert form_to_sample(model, "integrated").model is integrated  # built once
     with pytest.raises(UnsupportedPair, match="integrated"):
-        nuts.form_to_sample(scalar_model(x, t, integrated=False), "integrated")
+        form_to_sample(scalar_model(x, t, integrated=False), "integrated")
 
 
 @pytest.mark.parametrize(("shape", "right"), [(SHAPE, True), (SHAPE + 0.5, False)])
@@ -321,75 +315,6 @@ def test_discrete_variables_go_to_pymc() -> None:
     assert result.posterior["w"].values[0, 0] != result.posterior["w"].values[1, 0]
     assert not result.converged  # 60 draws are not enough, and it says so
     np.testing.assert_array_equal(again.posterior["w"], result.posterior["w"])
-
-
-# ---------------------------------------------------------------- what speaks against the draws
-
-
-def good_record() -> tuple[xr.Dataset, xr.Dataset]:
-    own = np.random.default_rng(5)
-    w, bias, energy = (own.normal(size=(4, 500, *extra)) for extra in ((3,), (), ()))
-    posterior = xr.Dataset(
-        {"w": (("chain", "draw", "feature"), w), "bias": (("chain", "draw"), bias)},
-        {"feature": ["x0", "x1", "x2"]},
-    )
-    stats = xr.Dataset(
-        {
-            "diverging": (("chain", "draw"), np.zeros((4, 500), bool)),
-            "energy": (("chain", "draw"), energy),
-        }
-    )
-    return posterior, stats
-
-
-def test_good_record() -> None:
-    posterior, stats = good_record()
-    posterior["w"][..., 1] = 0.0  # a weight that is switched off
-    problems, numbers = convergence(posterior, stats, 500)
-    assert problems == []
-    assert numbers["rhat_max"] <= RHAT_MAX
-    assert numbers["ess_bulk_min"] >= 4 * ESS_PER_CHAIN
-    assert numbers["ess_tail_min"] >= 4 * ESS_PER_CHAIN
-    assert numbers["bfmi_min"] >= BFMI_MIN
-
-
-def test_chains_that_disagree_are_named() -> None:
-    posterior, stats = good_record()
-    posterior["w"][3, :, 2] += 5.0
-    problems, numbers = convergence(posterior, stats, 500)
-    assert numbers["rhat_max"] > 1.5
-    assert any(
-        "R-hat" in p and "w[x2]" in p and f"{numbers['rhat_max']:.4g}" in p for p in problems
-    )
-    assert any("(bulk)" in p and "w[x2]" in p for p in problems)
-
-
-def test_stuck_chains_are_named() -> None:
-    posterior, stats = good_record()
-    posterior["bias"][:] = np.arange(4)[:, None]
-    problems, _ = convergence(posterior, stats, 500)
-    assert any("R-hat" in p and "bias" in p for p in problems)
-
-
-def test_divergences_energy_and_short_runs_are_told() -> None:
-    posterior, stats = good_record()
-    stats["diverging"][1, 7:10] = True
-    stats["energy"][2] = np.cumsum(stats["energy"][2])
-    problems, numbers = convergence(posterior, stats, 800)
-    assert numbers["divergences"] == 3
-    assert any(p.startswith("3 of 2000 draws diverged") for p in problems)
-    assert any("E-BFMI" in p and "chain 2" in p for p in problems)
-    assert any("500 of 800" in p for p in problems)
-
-
-def test_missing_draws_one_chain_and_no_movement_are_no_convergence() -> None:
-    posterior, stats = good_record()
-    posterior["w"][0, 0, 0] = np.nan
-    assert any("nan of w[x0]" in p for p in convergence(posterior, stats, 500)[0])
-    posterior, stats = good_record()
-    one = convergence(posterior.isel(chain=[0]), stats.isel(chain=[0]), 500)[0]
-    assert any("One chain" in p for p in one)
-    assert any("never moved" in p for p in convergence(posterior * 0, stats, 500)[0])
 
 
 # ---------------------------------------------------------------- settings

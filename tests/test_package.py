@@ -103,12 +103,16 @@ def test_help_of_the_installed_command_is_quick():
 
 
 def packages_on_disk() -> set[str]:
-    """Import names of every folder with Python files below the mapped folders."""
+    """Import names of every folder with Python files below the mapped folders.
+
+    `studies/peers` is no package: its scripts are run by the Pythons of the peers.
+    """
     found = set()
     for package, folder in FOLDERS.items():
         for path in (ROOT / folder).rglob("*.py"):
             below = path.parent.relative_to(ROOT / folder).parts
-            found.add(".".join((package, *below)))
+            if "peers" not in below:
+                found.add(".".join((package, *below)))
     return found
 
 
@@ -147,7 +151,7 @@ def test_wheel_has_every_file_of_the_package(wheel_names):
         "/".join((*package.split("."), *path.relative_to(ROOT / folder).parts))
         for package, folder in FOLDERS.items()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "peers"} & set(path.parts)  # peers: other Pythons
     }
     missing = wanted - wheel_names
     assert not missing, f"not in the wheel (package-data in pyproject.toml): {sorted(missing)}"

@@ -11,8 +11,10 @@ from synthetic_trees import gaussian_tree, replaced
 
 from ardvark.diagnostics import describe, figures
 from ardvark.diagnostics import report as report_module
-from ardvark.diagnostics.describe import choose_reference, describe_data, fingerprint, separation
-from ardvark.diagnostics.report import duration, number, plain, report
+from ardvark.diagnostics.case import choose_reference
+from ardvark.diagnostics.describe import describe_data, fingerprint, separation
+from ardvark.diagnostics.report import report
+from ardvark.diagnostics.words import duration, number, plain
 from ardvark.errors import InputError
 
 HOSTILE = "<script>alert(1)</script>"
@@ -112,7 +114,8 @@ def test_hostile_names_are_escaped_in_text_and_figures(usual):
 
 def test_page_serves_light_dark_phone_and_print(usual):
     page, _ = usual
-    assert "prefers-color-scheme: dark" in page and "@media print" in page
+    assert "@media screen and (prefers-color-scheme: dark)" in page  # paper is never dark
+    assert "@media print" in page and "details::details-content" in page  # nor folded
     assert 'name="viewport"' in page
     assert "currentColor" in section(page, "weights")
     # no drawing colour is left that the page could not turn over
@@ -297,7 +300,7 @@ def test_old_report_survives_a_failed_new_one(trees, tmp_path, monkeypatch):
     def broken(*_):
         raise RuntimeError("no template")
 
-    monkeypatch.setattr(report_module, "_render", broken)
+    monkeypatch.setattr(report_module, "render", broken)
     with pytest.raises(RuntimeError):
         report(trees, path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

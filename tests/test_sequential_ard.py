@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from ardvark.inference.ep import EP
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.posterior import condition
@@ -319,3 +320,16 @@ def test_models_it_cannot_prune_are_refused():
             approximate,
             start=np.ones(WEIGHTS, bool),
         )
+
+
+def test_a_path_that_runs_in_a_circle_is_led_out_of_it():
+    """EP's sites move so far with one weight that full steps add and delete it for ever."""
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(12):
+        x = rng.normal(size=(30, 150))
+        sign = np.sign(x[:, 0] + 0.3 * rng.normal(size=30))
+        model = SiteModel(np.zeros(150), x, np.zeros(30), ProbitSites(sign), np.ones(150))
+        result = sequential_ard(model, EP().approximate, tolerance=1e-4, max_steps=600)
+        found.append((result.converged, result.steps))
+    assert all(converged for converged, _ in found), found

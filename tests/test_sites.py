@@ -5,10 +5,11 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import betaln, erf, expit, gammaln
+from scipy.special import betaln, erf, expit, gammaln, log_ndtr
 from scipy.stats import laplace as double_exponential
 from scipy.stats import norm, poisson, t
 
+from ardvark.errors import UnsupportedPair
 from ardvark.inference.sites import (
     Derivatives,
     GaussianSites,
@@ -16,8 +17,11 @@ from ardvark.inference.sites import (
     LogitSites,
     PoissonSites,
     ProbitSites,
+    StepSites,
+    is_multimodal,
     quadrature_tilted,
     recognise,
+    tilted_nodes,
 )
 
 RNG_SEED = 11
@@ -134,6 +138,72 @@ def test_quadrature_finds_a_narrow_site_in_a_wide_gaussian(mean, variance):
     np.testing.assert_allclose(
         tilted.variance, np.average((grid - centre) ** 2, weights=mass), rtol=1e-7
     )
+
+
+@pytest.mark.parametrize("variance", [1e-4, 0.1, 1.0, 10.0, 100.0, 1e4, 1e6, 1e8])
+def test_quadrature_is_right_for_any_width(variance):
+    """From a Gaussian much narrower than the site's edge to one that sees a step."""
+    mean = np.array([0.0, 0.5, -3.0, 10.0, -30.0, 300.0, 2.0])
+    sites, wide = ProbitSites(np.ones(7)), np.full(7, variance)
+    closed, found = sites.tilted(mean, wide), quadrature_tilted(sites.log, mean, wide)
+    np.testing.assert_allclose(found.log_z, closed.log_z, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.mean, closed.mean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found.variance, closed.variance, rtol=1e-10)
+
+
+def test_quadrature_finds_kinks_and_edges():
+    """A double exponential, whose moments are known, and the step."""
+    mean, variance = np.array([-2.0, 0.3, 7.0]), np.array([0.5, 4.0, 30.0])
+    found = quadrature_tilted(lambda eta: -np.abs(eta), mean, variance)
+    sd = np.sqrt(variance)
+    left = mean + 0.5 * variance + log_ndtr(-(mean + variance) / sd)
+    right = -mean + 0.5 * variance + log_ndtr((mean - variance) / sd)
+    np.testing.assert_allclose(found.log_z, np.logaddexp(left, right), atol=1e-11)
+    centre = expit(right - left) * -variance + expit(left - right) * variance + mean
+    np.testing.assert_allclose(found.mean, centre, atol=1e-10)
+    step = StepSites(np.array([1.0, -1.0, -1.0]))
+    for closed, by_nodes in zip(
+        step.tilted(mean, variance), quadrature_tilted(step.log, mean, variance), strict=True
+    ):
+        np.testing.assert_allclose(by_nodes, closed, rtol=1e-9)
+
+
+def test_a_site_that_outgrows_the_gaussian_is_told_apart():
+    tilted = quadrature_tilted(lambda eta: eta**2, np.zeros(2), np.array([0.4, 0.6]))
+    np.testing.assert_allclose(tilted.log_z[0], -0.5 * np.log(1 - 0.8), rtol=1e-10)
+    assert np.isposinf(tilted.log_z[1]) and np.isnan(tilted.mean[1])
+    lost = quadrature_tilted(lambda eta: np.full(eta.shape, np.nan), np.zeros(1), np.ones(1))
+    assert np.isnan(lost.log_z).all() and np.isnan(lost.variance).all()
+
+
+def test_two_tops_are_seen_where_there_are_two():
+    far = np.array([0.0, 6.0, 12.0])
+    wide = np.array([1.0, 1.0, 6.5])
+    found = is_multimodal(lambda eta: -2.5 * np.log1p((eta - far) ** 2 / 2), np.zeros(3), wide)
+    assert found.tolist() == [False, False, True]
+    for sites in CLOSED.values():
+        assert not is_multimodal(sites.log, np.zeros(3), np.full(3, 9.0)).any()
+
+
+def test_nodes_carry_expectations():
+    sites, mean, variance = (
+        CLOSED["logit"],
+        np.array([0.4, -1.2, 0.8]),
+        np.array([0.6, 14.0, 300.0]),
+    )
+    eta, share = tilted_nodes(sites.log, mean, variance)
+    tilted = sites.tilted(mean, variance)
+    np.testing.assert_allclose(share.sum(axis=0), 1.0, rtol=1e-13)
+    np.testing.assert_allclose((share * eta).sum(axis=0), tilted.mean, rtol=1e-12)
+    assert share.min() >= 0
+
+
+def test_a_step_has_moments_but_no_derivatives():
+    step = StepSites(np.array([1.0, -1.0]))
+    assert step.log(np.array([2.0, 2.0])).tolist() == [0.0, -np.inf]
+    np.testing.assert_allclose(step.tilted(np.zeros(2), np.ones(2)).log_z, np.log(0.5))
+    with pytest.raises(UnsupportedPair, match="no derivatives"):
+        step.derivatives(np.zeros(2))
 
 
 def test_probit_tilted_variance_does_not_cancel():

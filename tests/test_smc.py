@@ -13,7 +13,7 @@ from scipy import stats
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference import smc
-from ardvark.inference.nuts import Sampled
+from ardvark.inference.convergence import Sampled
 from ardvark.inference.smc import SMC, SPREAD_MAX, sample_smc
 from ardvark.models.card import Card, Precision, remember
 

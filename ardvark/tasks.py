@@ -1,0 +1,200 @@
+"""The work behind the commands: what is asked, what is fitted, where it is stored.
+
+Like the command line itself this imports nothing heavy before it is needed.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+__all__ = [
+    "Output",
+    "Task",
+    "as_lines",
+    "at_same_hyperparameters",
+    "command_again",
+    "fit_all",
+    "known_methods",
+    "outcome",
+    "prepare",
+    "store",
+]
+
+DEFAULT_METHODS = "laplace,nuts"
+DEFAULT_MODELS = {"binary": "ard_classification", "regression": "ard_regression"}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a command writes and where."""
+
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON document instead of text."
+    quiet: Annotated[bool, Parameter(negative="")] = False
+    "No progress on standard error."
+    debug: Annotated[bool, Parameter(negative="")] = False
+    "Show the traceback of an error and every warning."
+
+    @property
+    def progress(self) -> bool:
+        """Whether to tell what is going on."""
+        return not (self.json or self.quiet)
+
+    def say(self, text: str) -> None:
+        """Progress, on standard error."""
+        if self.progress:
+            print(text, file=sys.stderr, flush=True)
+
+    def show(self, numbers: Any, text: Callable[[], str]) -> None:
+        """Put the result on standard output."""
+        print(json.dumps(numbers, indent=2, default=str) if self.json else text())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is fitted, and how long."""
+
+    model: str | None = None
+    "Model of `ardvark list`; by default the one for this kind of target."
+    method: str = DEFAULT_METHODS
+    "Methods of `ardvark list`, with commas between."
+    target: str | None = None
+    "Column of a CSV file that is to be explained; by default the last."
+    raw: Annotated[bool, Parameter(negative="")] = False
+    "Do not standardise the inputs."
+    seed: int = 1
+    "Seed of every random number."
+    draws: int = 2000
+    "Draws per chain."
+    chains: int = 4
+    "Chains."
+
+
+def known_methods(names: str) -> list[str]:
+    """Split an option into method names that the registry knows."""
+    from ardvark.inference.methods import METHODS
+
+    wanted = dict.fromkeys(name.strip() for name in names.split(","))
+    return [known("method", name, METHODS) for name in wanted]
+
+
+def known(kind: str, name: str, registry: Iterable[str]) -> str:
+    """Check a name against a registry; the message lists what there is."""
+    if name not in (known := sorted(registry)):
+        raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(known)}")
+    return name
+
+
+def prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
+    """Load and scale the data, choose and build the model."""
+    import ardvark as av
+    from ardvark.models.registry import MODELS
+
+    if task.model is not None:
+        known("model", task.model, MODELS)
+    dataset = av.load(data, target=task.target)
+    name = task.model or DEFAULT_MODELS.get(dataset.task)
+    if name is None:
+        raise ValueError(
+            f"{data}: no model for a {dataset.task} target yet; "
+            f"there are models for {' and '.join(DEFAULT_MODELS)} targets"
+        )
+    dataset = _training_rows(dataset)
+    if not task.raw:
+        dataset = av.standardise(dataset)
+    output.say(f"{dataset.name}: {len(dataset.X)} rows, {dataset.X.shape[1]} columns; model {name}")
+    return dataset, name, getattr(av.models, name)(dataset.X, dataset.t)
+
+
+def _training_rows(dataset: Any) -> Any:
+    """Keep the training rows of a set with one split; of several splits none is special."""
+    if len(dataset.splits) != 1:
+        return dataset
+    train = dataset.splits[0].train
+    name = f"{dataset.name} (training rows)"
+    return replace(dataset, name=name, X=dataset.X[train], t=dataset.t[train], splits=(), truth={})
+
+
+def fit_all(model: Any, methods: Iterable[Any], task: Task, output: Output) -> dict[str, Any]:
+    """Fit by each method; a name or a (name, settings) pair."""
+    import ardvark as av
+
+    trees = {}
+    for method in methods:
+        name, settings = method if isinstance(method, tuple) else (method, method)
+        output.say(f"{name}: fitting ...")
+        start = time.perf_counter()
+        trees[name] = av.fit(
+            model,
+            settings,
+            draws=task.draws,
+            chains=task.chains,
+            random_seed=task.seed,
+            progressbar=output.progress and sys.stderr.isatty(),
+        )
+        output.say(f"{name}: done in {time.perf_counter() - start:.1f} s")
+    return trees
+
+
+def at_same_hyperparameters(
+    model: Any, trees: Mapping[str, Any], task: Task, output: Output
+) -> dict[str, Any]:
+    """NUTS at the hyperparameters that each approximation found: like is held against like."""
+    import ardvark as av
+
+    if "nuts" not in trees:
+        return {}
+    found = [name for name, tree in trees.items() if tree.attrs.get("hyper") == "evidence"]
+    names = ["nuts_fixed"] if len(found) == 1 else [f"nuts_fixed_{name}" for name in found]
+    fixed = [av.NUTS(hyper=av.Fixed(trees[name])) for name in found]
+    return fit_all(model, zip(names, fixed, strict=True), task, output)
+
+
+def store(tree: Any, path: Path) -> Path:
+    """Write a tree under a temporary name, then rename it: no half-written result."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    tree.to_zarr(partial)
+    os.replace(partial, path)
+    return path
+
+
+def outcome(tree: Any) -> dict[str, Any]:
+    """What is told of a stored result."""
+    attributes = tree.attrs
+    return {
+        "converged": bool(attributes.get("converged", False)),
+        "seconds": float(attributes.get("seconds", float("nan"))),
+        "hyper": str(attributes.get("hyper", "")),
+    }
+
+
+def command_again(data: str, model: str, out: Path, task: Task) -> str:
+    """Write the command that gives this report again."""
+    import shlex
+
+    words = ["ardvark", "report", data, "--model", model, "--method", task.method]
+    words += ["--target", task.target] if task.target else []
+    words += ["--raw"] if task.raw else []
+    words += ["--seed", str(task.seed), "--draws", str(task.draws), "--chains", str(task.chains)]
+    return shlex.join([*words, "--out", out.name])
+
+
+def as_lines(facts: Mapping[str, Any], indent: str = "") -> str:
+    """Write a nested mapping as indented lines."""
+    lines = []
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{key}", as_lines(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{key}: {value}")
+    return "\n".join(lines)

@@ -1,0 +1,124 @@
+"""From parts to a page: figures, templates, and files that are never half written."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ardvark.diagnostics import figures
+from ardvark.diagnostics.case import Case, moving_parameters
+from ardvark.diagnostics.describe import installed
+from ardvark.diagnostics.verdict import (
+    MEAN_ERROR_LIMITS,
+    SD_RATIO_GOOD,
+    khat_level,
+    mean_level,
+    sd_level,
+)
+from ardvark.diagnostics.words import duration, listed, mean_and_sd, number
+from ardvark.inference.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
+
+__all__ = ["Part", "render", "write"]
+
+type Part = dict[str, Any]
+
+SHOWN = 40  # more rows than this are no figure any more
+TITLES = {
+    "verdict": "Verdict",
+    "data": "Data and model",
+    "reference": "Is the reference trustworthy?",
+    "weights": "Weights side by side",
+    "closeness": "How close are the approximations?",
+    "reproducibility": "Reproducibility",
+}
+
+
+def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], numbers: str) -> str:
+    """Fill the templates; a figure or a section that fails becomes a visible note."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("ardvark.diagnostics"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: list[Any] = [mean_level, sd_level, khat_level, number, duration, listed, mean_and_sd]
+    environment.filters |= {function.__name__: function for function in filters}
+    drawings = _drawings(case)
+
+    def figure(name: str, label: str) -> dict[str, str]:
+        try:
+            identifier = f"figure-{list(drawings).index(name)}"
+            return {"svg": figures.as_svg(drawings[name](), identifier, label)}
+        except Exception as error:
+            return {"failed": f"The figure “{name}” could not be drawn: {error!r}"}
+
+    environment.globals |= {
+        "case": case,
+        "titles": TITLES,
+        "drawings": drawings,
+        "figure": figure,
+        "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},
+        "shown": SHOWN,
+    }
+    return environment.get_template("report.html.j2").render(
+        header=header,
+        parts=parts,
+        bodies={name: _body(environment, name, part) for name, part in parts.items()},
+        untrusted=case.untrusted,
+        numbers=numbers,
+        version=installed("ardvark"),
+    )
+
+
+def _body(environment: Any, name: str, part: Part) -> str:
+    """Render what a section shows below its sentence; one that cannot be shown says so."""
+    try:
+        template = environment.get_template(f"{name}.html.j2")
+        return "" if "failed" in part else str(template.render(part=part))
+    except Exception as error:
+        note = '<p class="note failed">▲ This section could not be shown: {{ why }}</p>'
+        return str(environment.from_string(note).render(why=repr(error)))
+
+
+def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
+    """Give the figures of the page by name, each still to be drawn."""
+    traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
+    chains = [name for name in traced if name in case.worst]
+    drawings: dict[str, Callable[[], Any]] = {
+        "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN]),
+        "closeness": lambda: figures.closeness(
+            [(n, j, case.differences[n, j]) for n, j in case.like.items()],
+            order=list(case.summaries),
+            tolerance=MEAN_ERROR_LIMITS[0],
+            sd_limits=SD_RATIO_GOOD,
+        ),
+    }
+    return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
+
+
+def _ranked_weights(case: Case) -> list[str]:
+    """Order the weights by relevance under the reference; scalars (the bias) come last."""
+    leader = case.summaries[case.reference or next(iter(case.trees))]
+    ranked = leader.sort_values("relevance", ascending=False, kind="stable").index
+    return [*(n for n in ranked if "[" in n), *(n for n in ranked if "[" not in n)]
+
+
+def _trace(case: Case, name: str) -> Any:
+    parameters = moving_parameters(case.trees[name])
+    return figures.traces({worst: parameters[worst] for worst in case.worst[name].index[:4]})
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """Write under temporary names, then rename: readers see the old files or the new ones."""
+    partial = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in files}
+    try:
+        for path, text in files.items():
+            partial[path].write_text(text, encoding="utf-8")
+        for path in files:
+            os.replace(partial[path], path)
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+"""Importance weights and their Pareto shapes: of an approximation to its target, and of LOO.
+
+Pareto-smoothed importance sampling is Vehtari, Simpson, Gelman, Yao and Gabry (2024), by ArviZ.
+
+A k-hat is blind to location and scale: weights 1 + 1e-9 x have the k-hat of x. A row that is far on
+its own side of a boundary has log p = -1e-9 x with x of a very heavy tail, so its k-hat is high and
+its elpd right to many digits. Such rows are the rule where classes are nearly parted; they are not
+counted. In refits of wdbc without one row the elpd of 31 such rows differs from PSIS by at most
+1e-4 nats, that of the 4 rows which are counted by 0.1 to 0.3.
+"""
+
+import warnings
+
+import numpy as np
+import xarray as xr
+
+from ardvark.diagnostics.reference import arviz
+from ardvark.diagnostics.relevance import (
+    SAMPLE_DIMS,
+    constant_columns,
+    draws_of,
+    sampling_kind,
+    weight_variables,
+)
+
+__all__ = ["khat", "loo_figures"]
+
+EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
+LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
+
+
+def khat(tree: xr.DataTree) -> float:
+    """Pareto k-hat of the importance weights from the approximation to its target.
+
+    It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
+    tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
+    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
+    """
+    arviz()  # registers the accessor
+    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
+    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
+        return float("nan")
+    minus_log_weight = statistics["log_approximation"] - statistics["log_posterior"]
+    values = minus_log_weight.to_numpy()
+    if np.isnan(values).any() or np.isneginf(values).any():
+        return float("inf")
+    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
+        return float("-inf")
+    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
+    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
+    return float(shape)
+
+
+def loo_figures(tree: xr.DataTree) -> dict[str, float]:
+    """PSIS-LOO of the draws as they are; for an approximation, of the approximation.
+
+    ``loo_high_khat`` counts the rows whose k-hat is too high and whose log predictive density moves
+    by more than ``LOO_SHIFT`` when they are left out: the rows for which it matters.
+    """
+    nothing = dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
+    variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
+    if len(variables) != 1:
+        return nothing
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
+        try:
+            loo = arviz().loo(
+                tree, pointwise=True, var_name=variables[0], reff=_relative_efficiency(tree)
+            )
+        except ValueError:  # a constant log likelihood has no tail to fit
+            return nothing
+    log_p = tree["log_likelihood"].dataset[variables[0]]
+    peak = log_p.max(SAMPLE_DIMS)
+    shift = np.log(np.exp(log_p - peak).mean(SAMPLE_DIMS)) + peak - loo.elpd_i
+    # a draw with log p = -inf makes both of them NaN: that counts
+    high = ~(loo.pareto_k <= loo.good_k) & ~(np.abs(shift) <= LOO_SHIFT)
+    return {
+        "elpd_loo": float(loo.elpd),
+        "elpd_loo_se": float(loo.se),
+        "loo_high_khat": int(high.sum()),
+    }
+
+
+def _relative_efficiency(tree: xr.DataTree) -> float:
+    weights = weight_variables(tree)
+    if sampling_kind(tree) == "iid" or not weights:
+        return 1.0
+    draws = np.concatenate([draws_of(tree["posterior"].dataset[name]) for name in weights], axis=2)
+    moving = draws[:, :, ~constant_columns(draws)]
+    if moving.shape[2] == 0:
+        return 1.0
+    ess = arviz().ess(moving, method="mean", relative=True, chain_axis=0, draw_axis=1)
+    return float(np.clip(np.mean(ess), 1e-3, 1.0))

@@ -1,0 +1,148 @@
+"""What the figures of `compare` mean: the limits, the levels, and plain words.
+
+A level is "good", "warn" or "bad"; "" is for a figure that does not apply.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ardvark.diagnostics.reference import (
+    APPROXIMATION_ERROR,
+    OTHER_HYPERPARAMETERS,
+    PRICE_OF_FIXING,
+    REFERENCE,
+)
+
+__all__ = ["khat_level", "mean_level", "sd_level", "verdict"]
+
+type Finding = tuple[str, str]
+
+LEVELS = ("good", "warn", "bad")
+MEAN_ERROR_LIMITS = (0.1, 0.25)  # sd: a tenth is invisible in a plot; 0.25 is Stan's own tolerance
+SD_RATIO_GOOD = (0.9, 1.1)  # an interval's length is right to 10 %
+SD_RATIO_USABLE = (0.8, 1.25)  # 0.8: a nominal 90 % interval covers 81 %
+KHAT_LIMITS = (0.5, 0.7)  # finite variance of the weights; largest k at which PSIS is usable
+SHAPE_ERROR = 0.1  # sd: W1 that matters ...
+NULL_FACTOR = 2.0  # ... if it is also this many times what noise alone gives
+
+_CONCLUSIONS = {
+    REFERENCE: ("this is the reference",) * 2 + ("a reference that cannot be trusted",),
+    APPROXIMATION_ERROR: (
+        "safe for means and intervals",
+        "usable with care",
+        "do not rely on it",
+    ),
+    PRICE_OF_FIXING: (
+        "fixing the hyperparameters costs little",
+        "fixing the hyperparameters shows",
+        "fixing the hyperparameters changes the answer",
+    ),
+    OTHER_HYPERPARAMETERS: ("says nothing of the approximation",) * 3,
+}
+
+
+def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
+    """Say in plain words what a row of ``compare`` means.
+
+    Returns
+    -------
+    level
+        ``"good"``, ``"warn"`` or ``"bad"``: the worst of the findings. No convergence and a k-hat
+        above 0.7 are always bad.
+    sentence
+    """
+    findings = [f for judge in (_convergence, _means, _sds, _shape, _weights) for f in judge(row)]
+    kind = row["compares"]
+    if kind == OTHER_HYPERPARAMETERS:
+        findings.append(("warn", "the reference has other hyperparameters or data"))
+    level = max((level for level, _ in findings), key=LEVELS.index, default="good")
+    said = ", ".join(text for _, text in findings)
+    conclusion = _CONCLUSIONS[kind][LEVELS.index(level)]
+    name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
+    return level, f"{name}: {said}{': ' if said else ''}{conclusion}."
+
+
+def mean_level(error: float) -> str:
+    """Judge the error of a mean in sd units."""
+    return _judged(error, MEAN_ERROR_LIMITS)
+
+
+def khat_level(khat: float) -> str:
+    """Judge a Pareto k-hat."""
+    return _judged(khat, KHAT_LIMITS)
+
+
+def sd_level(ratio: float) -> str:
+    """Judge a ratio of standard deviations."""
+    if math.isnan(ratio):
+        return ""
+    if SD_RATIO_GOOD[0] <= ratio <= SD_RATIO_GOOD[1]:
+        return "good"
+    return "warn" if SD_RATIO_USABLE[0] <= ratio <= SD_RATIO_USABLE[1] else "bad"
+
+
+def _judged(value: float, limits: tuple[float, float]) -> str:
+    return "" if math.isnan(value) else LEVELS[int(np.searchsorted(limits, value))]
+
+
+# ----------------------------------------------------------------------------- one figure at a time
+
+
+def _convergence(row: "pd.Series[Any]") -> list[Finding]:
+    converged = row["converged"]
+    known = converged is not None and not pd.isna(converged)
+    return [("bad", "did not converge")] if known and not converged else []
+
+
+def _means(row: "pd.Series[Any]") -> list[Finding]:
+    error, noise = row["worst_mean_error"], row["mean_error_mcse"]
+    if np.isnan(error):
+        return []
+    level = LEVELS[int(np.searchsorted(MEAN_ERROR_LIMITS, error))]
+    if level == "good" and noise > MEAN_ERROR_LIMITS[0]:
+        return [("warn", f"too few draws to tell the means (Monte Carlo error {noise:.2f} sd)")]
+    if level == "good":
+        return [(level, f"means within {error:.2f} sd")]
+    return [(level, f"the mean of {row['worst_mean_error_at']} is off by {error:.2f} sd")]
+
+
+def _sds(row: "pd.Series[Any]") -> list[Finding]:
+    ratio, where = row["worst_sd_ratio"], row["worst_sd_ratio_at"]
+    if np.isnan(ratio):
+        return []
+    if SD_RATIO_GOOD[0] <= ratio <= SD_RATIO_GOOD[1]:
+        return [("good", f"sds within {100 * abs(ratio - 1):.0f} %")]
+    level = "warn" if SD_RATIO_USABLE[0] <= ratio <= SD_RATIO_USABLE[1] else "bad"
+    if ratio == 0:
+        return [(level, f"{where} has no spread at all (pruned or fixed)")]
+    if np.isinf(ratio):
+        return [(level, f"{where} has spread, but none in the reference")]
+    size = "small" if ratio < 1 else "large"
+    return [(level, f"the sd of {where} is {100 * abs(ratio - 1):.0f} % too {size}")]
+
+
+def _shape(row: "pd.Series[Any]") -> list[Finding]:
+    distance, null = row["wasserstein"], row["wasserstein_null"]
+    moments_differ = any(level != "good" for level, _ in _means(row) + _sds(row))
+    if moments_differ or np.isnan(distance) or distance <= max(SHAPE_ERROR, NULL_FACTOR * null):
+        return []
+    return [("warn", f"the shape differs (W1 {distance:.2f} sd, noise alone {null:.2f})")]
+
+
+def _weights(row: "pd.Series[Any]") -> list[Finding]:
+    shape = row["khat"]
+    if np.isnan(shape):
+        return []
+    if np.isneginf(shape):
+        return [("good", "importance weights constant (exact)")]
+    level = LEVELS[int(np.searchsorted(KHAT_LIMITS, shape))]
+    low, high = KHAT_LIMITS
+    words = {
+        "good": f"k-hat {shape:.2f}",
+        "warn": f"k-hat {shape:.2f} between {low} and {high}",
+        "bad": f"k-hat {shape:.2f} > {high} (importance weights unreliable: do not trust tails)",
+    }
+    return [(level, words[level])]

@@ -1,0 +1,223 @@
+"""Maximise the evidence of a graph: rounds of ARD steps and gradient ascent on the rest.
+
+    θ = (precisions that are a weight's own, everything else)
+
+The first kind goes by `sequential_ard` and can become infinite (the weight is pruned); the second
+by L-BFGS on the real line with the gradient of `adjoint.py`. `Predictive` walks the path of the
+first kind once more, at the settled rest, and takes the step that its criterion likes best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.approximation import Approximation, GaussianFit
+from ardvark.inference.fixed_point import fixed_point_ard
+from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.hyper import Evidence, Predictive
+from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.sequential_ard import ArdResult, sequential_ard
+from ardvark.inference.settled import Settled
+from ardvark.inference.sites import Array
+from ardvark.inference.starts import active_at_start
+
+__all__ = ["Ascent"]
+
+_REACH = 5.0  # on the real line, for one stretch of the search
+_STRETCHES = 6
+_NOWHERE = 1e100  # minus the evidence where there is none
+
+
+class Ascent:
+    """The search for hyperparameters, from each start that was asked for."""
+
+    def __init__(
+        self,
+        latent: LatentGaussian,
+        method: Approximation,
+        settings: Evidence | Predictive,
+        tick: Callable[[str], None],
+    ) -> None:
+        self.latent, self.method, self.settings, self.tick = latent, method, settings, tick
+        self.with_prior = isinstance(settings, Evidence) and settings.with_prior
+        self.ard = {} if self.with_prior else latent.ard_precisions
+        self.rest = tuple(name for name in latent.hyper if name not in self.ard)
+        self.theta: dict[str, Array] = {}
+        algorithm = settings.algorithm if isinstance(settings, Evidence) else "sequential"
+        self._search: Callable[..., ArdResult] = sequential_ard
+        if algorithm != "sequential":
+            self._search = partial(fixed_point_ard, algorithm=algorithm)
+        self.optimised = np.zeros(latent.n_weights, bool)
+        for block in self.ard.values():
+            self.optimised[latent.blocks[block]] = True
+        self._refuse()
+
+    def _refuse(self) -> None:
+        name = type(self.settings).__name__
+        model = self.latent.model
+        discrete = [n for n in self.latent.hyper if model[n].dtype.startswith(("int", "bool"))]
+        if discrete:
+            raise UnsupportedPair(
+                f"hyper={name}() cannot optimise the discrete {discrete[0]!r}; fix it with "
+                f"Fixed(...), or use NUTS()"
+            )
+        if isinstance(self.settings, Predictive) and not self.ard:
+            raise UnsupportedPair(
+                "hyper=Predictive() chooses weights by their own precisions, and this model has "
+                "none that are free. Use Evidence()."
+            )
+
+    def run(self) -> Settled:
+        """The best end over all starts."""
+        starts = self.settings.start
+        ends = [self._from(s) for s in (starts if isinstance(starts, list) else [starts])]
+        return ends[int(np.argmin([loss for loss, _ in ends]))][1]
+
+    def _from(self, start: Any) -> tuple[float, Settled]:
+        """What is to be small at the end, and the end."""
+        self.theta = {**self.latent.initial_theta(), **self._given(start)}
+        settled = self._rounds(start)
+        if isinstance(self.settings, Predictive):
+            return self._choose(start, settled)
+        return -settled.fit.log_evidence, settled
+
+    def _given(self, start: Any) -> dict[str, Array]:
+        if not isinstance(start, Mapping):
+            return {}
+        unknown = [name for name in start if name not in self.latent.hyper]
+        if unknown:
+            raise InputError(
+                f"start has {unknown[0]!r}, which is no free hyperparameter; these are "
+                f"{', '.join(self.latent.hyper)}"
+            )
+        return {name: np.asarray(value, float) for name, value in start.items()}
+
+    # Rounds --------------------------------------------------------------------------------------
+
+    def _rounds(self, start: Any) -> Settled:
+        rounds = self.settings.max_rounds if self.ard and self.rest else 1
+        path, best, gain, ok = None, -math.inf, math.inf, True
+        site_model = fit = None
+        for number in range(rounds):
+            ok = True
+            if self.ard:
+                path = self._ard_steps(start if number == 0 else self.theta)
+                ok, fit = path.converged, path.fit
+                site_model = self.latent.at(self.theta)
+            if self.rest:
+                site_model, fit, climbed = self._climb(fit)
+                ok = ok and climbed
+            assert site_model is not None and fit is not None
+            gain, best = fit.log_evidence - best, fit.log_evidence
+            self.tick(f"round {number + 1}, log evidence {best:.4f}")
+            if gain < self.settings.tolerance:
+                break
+        settled = ok and (rounds == 1 or gain < self.settings.tolerance)
+        reason = "" if settled else f"the last round still gained {gain:.2g} nats"
+        assert site_model is not None and fit is not None
+        converged = settled and fit.converged
+        return Settled(self.theta, site_model, fit, converged, "evidence", reason, path)
+
+    def _ard_steps(self, start: Any) -> ArdResult:
+        """Sequential steps on all ARD precisions at once; θ is updated in place."""
+        result = self._path(start)
+        self._set_precisions(result.precision)
+        return result
+
+    def _path(self, start: Any) -> ArdResult:
+        site_model = self.latent.at(self.theta)
+        active, precision = active_at_start(start, site_model, self.optimised)
+        return self._search(
+            site_model,
+            self.method.approximate,
+            optimised=self.optimised,
+            start=active,
+            start_precision=precision,
+            tolerance=self.settings.tolerance,
+            max_steps=self.settings.max_steps,
+            tick=self.tick,
+        )
+
+    def _set_precisions(self, precision: Array) -> None:
+        for name, block in self.ard.items():
+            shape = np.shape(self.theta[name])
+            self.theta[name] = precision[self.latent.blocks[block]].reshape(shape)
+
+    def _choose(self, start: Any, settled: Settled) -> tuple[float, Settled]:
+        """Walk the path at the settled rest, and take the step of the best criterion."""
+        assert isinstance(self.settings, Predictive)
+        path = settled.path
+        if self.rest:  # the rounds ended on a path from a warm start
+            first = {name: self.latent.initial_theta()[name] for name in self.ard}
+            self.theta = {**settled.theta, **first, **self._given(start)}
+            self.theta |= {name: settled.theta[name] for name in self.rest}
+            path = self._path(start)
+        assert path is not None
+        scores = [self.settings.of(step) for step in path.path]
+        chosen = int(np.argmin(scores))  # the first of equals
+        self._set_precisions(path.path[chosen].precision)
+        site_model = self.latent.at(self.theta)
+        fit = self.method.approximate(site_model)
+        converged = settled.converged and fit.converged
+        return scores[chosen], Settled(
+            self.theta, site_model, fit, converged, "predictive", settled.reason, path, chosen
+        )
+
+    def _climb(self, fit: GaussianFit | None) -> tuple[SiteModel, GaussianFit, bool]:
+        """L-BFGS on the real line over every θ that is no ARD precision."""
+        latent = self.latent
+        shapes = {name: np.shape(self.theta[name]) for name in self.rest}
+        sizes = [int(np.prod(shapes[name])) for name in self.rest]
+        cuts = np.cumsum(sizes)[:-1]
+        held = latent.adjoint.unconstrain(self.theta)
+        last = [fit]  # each evaluation starts from the one before
+
+        def at(u: Array) -> tuple[dict[str, Array], dict[str, Array]]:
+            parts = zip(self.rest, np.split(u, cuts), strict=True)
+            free = {**held, **{name: part.reshape(shapes[name]) for name, part in parts}}
+            theta, slope = latent.adjoint.constrain(free)
+            return {**theta, **{name: self.theta[name] for name in self.ard}}, slope
+
+        def objective(u: Array) -> tuple[float, Array]:
+            theta, slope = at(u)
+            site_model = latent.at(theta)
+            now = self.method.approximate(site_model, last[0])
+            if not np.isfinite(now.log_evidence):
+                return _NOWHERE, np.zeros_like(u)  # the line search comes back from here
+            last[0] = now
+            cotangents = self.method.evidence_gradient(site_model, now)
+            gradient = latent.pull(theta, cotangents)
+            value = now.log_evidence
+            if self.with_prior:
+                log_prior, prior_gradient = latent.adjoint.log_prior(theta)
+                value += log_prior
+                gradient = {name: gradient[name] + prior_gradient[name] for name in gradient}
+            self.tick(f"log evidence {value:.4f}")
+            flat = [np.ravel(gradient[name] * slope[name]) for name in self.rest]
+            return -value, -np.concatenate(flat)
+
+        u, success = np.concatenate([np.ravel(held[name]) for name in self.rest]), False
+        for _ in range(
+            _STRETCHES
+        ):  # never further than e^5 times at once: far out sites degenerate
+            found = optimize.minimize(
+                objective,
+                u,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(x - _REACH, x + _REACH) for x in u],
+                options={"maxiter": self.settings.max_steps, "ftol": 1e-12, "gtol": 1e-6},
+            )
+            moved, u, success = np.abs(found.x - u).max(), found.x, bool(found.success)
+            if moved < _REACH:
+                break
+        self.theta, _ = at(u)
+        site_model = latent.at(self.theta)
+        return site_model, self.method.approximate(site_model, last[0]), success

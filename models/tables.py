@@ -1,0 +1,220 @@
+"""From anything to a table of finite numbers, or a refusal that names the first bad place.
+
+Every refusal is an `InputError` that names the argument; rows count from 0.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ardvark.errors import InputError, InputWarning
+
+__all__ = [
+    "Array",
+    "as_array",
+    "as_numeric",
+    "default_names",
+    "frame_values",
+    "is_frame",
+    "is_number",
+    "listed",
+    "refuse_non_finite_table",
+    "refuse_other_columns",
+    "refuse_other_than_table",
+    "refuse_repeated_names",
+    "table_place",
+    "warn",
+]
+
+type Array = npt.NDArray[np.float64]
+
+PACKAGE_FOLDER = os.path.dirname(__file__)
+
+
+def warn(message: str) -> None:
+    """Issue an `InputWarning` that points at the caller's line outside this folder."""
+    warnings.warn(message, InputWarning, skip_file_prefixes=(PACKAGE_FOLDER,))
+
+
+def listed(names: Sequence[Any], limit: int = 5) -> str:
+    """List a few names for a message."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def default_names(n_columns: int) -> tuple[str, ...]:
+    """Name columns that came without names: x0, x1, ..."""
+    return tuple(f"x{column}" for column in range(n_columns))
+
+
+# --- conversion to numbers -----------------------------------------------------------------
+
+
+def as_numeric(values: Any, argument: str, place: Any, *, expected: str) -> Array:
+    """Turn array-likes into float64 numbers of any shape, refusing what holds no real numbers."""
+    array = as_array(values, argument, expected)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.ndim == 0:
+        raise InputError(f"{argument} must be {expected}, got {type(values).__name__}.")
+    if array.size == 0:
+        return np.empty(array.shape)  # no bad place: the shape is refused where it matters
+    if array.dtype.kind in "OUS":
+        # A list of mixed types has become strings: look at what was really given.
+        given = np.array(values, dtype=object) if isinstance(values, list | tuple) else array
+        for where, value in np.ndenumerate(given):
+            if not is_number(value):
+                raise InputError(
+                    f"{argument} has {value!r} ({type(value).__name__}) at {place(where)}: "
+                    f"{argument} must be {expected}."
+                )
+        raise InputError(
+            f"{argument} has dtype {array.dtype} though every value is a number: "
+            f"give {argument}.astype(float)."
+        )
+    raise InputError(f"{argument} has dtype {array.dtype}: {argument} must be {expected}.")
+
+
+def as_array(values: Any, argument: str, expected: str) -> npt.NDArray[Any]:
+    """Turn array-likes into an array, refusing None, sparse, masked and ragged ones."""
+    if values is None:
+        raise InputError(f"{argument} is None: {argument} must be {expected}.")
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        raise InputError(
+            f"{argument} is sparse ({type(values).__name__}), sparse matrices are not supported: "
+            f"give {argument}.toarray()."
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        masked = np.argwhere(np.ma.getmaskarray(values))
+        first = f", the first at index {tuple(map(int, masked[0]))}" if len(masked) else ""
+        raise InputError(
+            f"{argument} is a masked array with {len(masked)} masked values{first}. Ardvark does "
+            f"not impute: remove these rows, then give np.asarray({argument})."
+        )
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        lengths = [np.size(row) if np.ndim(row) else "no" for row in _rows_of(values)]
+        odd = next((row for row, length in enumerate(lengths) if length != lengths[0]), None)
+        found = (
+            f"row 0 has {lengths[0]} values, row {odd} has {lengths[odd]}"
+            if odd is not None
+            else str(error)
+        )
+        raise InputError(
+            f"{argument} is ragged: {found}. {argument} must be {expected}."
+        ) from error
+
+
+def is_number(value: Any) -> bool:
+    """Tell real numbers (with their NaN) from everything else."""
+    return isinstance(value, int | float | np.integer | np.floating | np.bool_)
+
+
+def _rows_of(values: Any) -> Iterator[Any]:
+    for row in values:
+        try:
+            yield np.asarray(row)
+        except (ValueError, TypeError):
+            yield list(row)[:0]
+
+
+def is_frame(X: Any) -> bool:
+    """Tell DataFrames by what they can do, without importing pandas."""
+    return all(hasattr(X, name) for name in ("columns", "dtypes", "iloc"))
+
+
+def frame_values(frame: Any, names: tuple[str, ...], argument: str) -> Array:
+    """Turn a DataFrame into numbers, naming the first column that holds something else."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    values = np.empty(frame.shape)
+    for column, name in enumerate(names):
+        series = frame.iloc[:, column]
+        if is_numeric_dtype(series.dtype) and not is_complex_dtype(series.dtype):
+            values[:, column] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+            continue
+        odd = next((row for row, value in enumerate(series) if not is_number(value)), None)
+        found = "" if odd is None else f" with {series.iloc[odd]!r} at row {odd}"
+        raise InputError(
+            f"{argument} has a column that is not numeric: {name!r} has dtype {series.dtype}"
+            f"{found}. Code it as numbers or drop it."
+        )
+    return values
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+def table_place(where: tuple[int, ...]) -> str:
+    """Say where in a table without names a value stands."""
+    return f"row {where[0]}, column 'x{where[1]}'" if len(where) == 2 else f"index {where}"
+
+
+def refuse_other_than_table(values: Any, argument: str) -> None:
+    """Refuse what has not two dimensions, or no rows, or no columns."""
+    advice = {0: "", 1: f" For one column give {argument}[:, None], for one row {argument}[None]."}
+    if values.ndim != 2:
+        raise InputError(
+            f"{argument} must have 2 dimensions (rows, columns), got {values.ndim} with shape "
+            f"{values.shape}.{advice.get(values.ndim, '')}"
+        )
+    for axis, name in enumerate(("rows", "columns")):
+        if values.shape[axis] == 0:
+            raise InputError(f"{argument} has 0 {name} (shape {values.shape}): it is empty.")
+
+
+def refuse_repeated_names(names: tuple[str, ...], argument: str) -> None:
+    """Refuse two columns of one name."""
+    seen: dict[str, int] = {}
+    for column, name in enumerate(names):
+        if name in seen:
+            raise InputError(
+                f"{argument} has two columns named {name!r} (columns {seen[name]} and {column}): "
+                f"rename or drop one."
+            )
+        seen[name] = column
+
+
+def refuse_non_finite_table(values: Array, names: tuple[str, ...], argument: str) -> None:
+    """Refuse NaN and infinities, naming the first."""
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    empty = np.flatnonzero(np.isnan(values).all(axis=0))
+    if empty.size and len(values) > 1:
+        raise InputError(
+            f"{argument} has NaN in every row of column {names[empty[0]]!r}: drop the column."
+        )
+    row, column = np.argwhere(bad)[0]
+    value = values[row, column]
+    same = np.isnan(values) if np.isnan(value) else values == value
+    raise InputError(
+        f"{argument} has {'NaN' if np.isnan(value) else value} at row {row}, column "
+        f"{names[column]!r} ({np.count_nonzero(same)} such value"
+        f"{'s' if np.count_nonzero(same) > 1 else ''}). Remove or impute the row: Ardvark does "
+        f"not impute."
+    )
+
+
+def refuse_other_columns(names: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """Refuse new rows whose columns are not those of the model, in its order."""
+    if len(names) != len(expected):
+        raise InputError(
+            f"X_new has {len(names)} columns, the model has {len(expected)}: {listed(expected)}."
+        )
+    unnamed = default_names(len(names))
+    if names == expected or unnamed in (names, expected):
+        return
+    column = next(i for i, pair in enumerate(zip(names, expected, strict=True)) if len({*pair}) > 1)
+    found = f"{names[column]!r} is where the model has {expected[column]!r} (column {column})"
+    if set(names) == set(expected):
+        raise InputError(
+            f"X_new has the model's columns in another order: {found}. Columns are never "
+            f"re-ordered silently: give X_new[list(feature_names)]."
+        )
+    raise InputError(f"X_new has other columns than the model: {found}.")

@@ -1,0 +1,90 @@
+# mypy: ignore-errors
+"""Ardvark's array layer: EP at fixed precisions, and the ARD path on top of it.
+
+The ARD models have a bias whose precision is optimised like the rest, as in `studies/qi2004.py`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from protocol import main, test_scores
+from scipy.special import ndtr
+
+from ardvark.inference.ep import EP
+from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.hyper import Predictive
+from ardvark.inference.sequential_ard import sequential_ard
+from ardvark.inference.sites import ProbitSites
+
+
+def probit(X, t):
+    """Weights with precision one."""
+    rows, weights = X.shape
+    return SiteModel(
+        mean=np.zeros(weights),
+        projection=X,
+        offset=np.zeros(rows),
+        sites=ProbitSites(2.0 * t - 1.0),
+        precision=np.ones(weights),
+    )
+
+
+def ep(X, t, **_):
+    """Fixed precisions."""
+    model = probit(X, t)
+
+    def answer(fit):
+        return {
+            "mean": fit.posterior.mean,
+            "sd": np.sqrt(fit.posterior.marginal_variance),
+            "log_evidence": fit.log_evidence,
+            "sweeps": fit.iterations,
+        }
+
+    return lambda: EP().approximate(model), answer
+
+
+def with_bias(X):
+    """A column of ones before the others."""
+    return np.column_stack([np.ones(len(X)), X])
+
+
+def ard_answer(path, step, fit, X_test, t_test, informative):
+    """What was found at a step of the path, and how long the path is."""
+    mean, variance = fit.posterior.predictive(with_bias(X_test), np.zeros(len(X_test)))
+    kept = np.flatnonzero(step.active[1:])
+    return {
+        "steps": path.steps,
+        "converged": path.converged,
+        "log_evidence": path.path[-1].log_evidence,
+        "kept": kept.size,
+        "informative_kept": np.isin(kept, informative).sum(),
+        **test_scores(ndtr(mean / np.sqrt(1.0 + variance)), t_test),
+    }
+
+
+def evidence_ard(X, t, X_test, t_test, informative):
+    """From the empty model to the end of the path."""
+    model = probit(with_bias(X), t)
+
+    def answer(path):
+        return ard_answer(path, path.path[-1], path.fit, X_test, t_test, informative)
+
+    return lambda: sequential_ard(model, EP().approximate), answer
+
+
+def predictive_path(X, t, X_test, t_test, informative):
+    """The same path, then the step of least leave-one-out error, approximated again."""
+    model, criterion = probit(with_bias(X), t), Predictive().of
+
+    def call():
+        path = sequential_ard(model, EP().approximate)
+        step = min(path.path, key=criterion)  # the first of equals
+        return path, step, EP().approximate(replace(model, precision=step.precision))
+
+    return call, lambda found: ard_answer(*found, X_test, t_test, informative)
+
+
+if __name__ == "__main__":
+    methods = {"ep": ep, "evidence_ard": evidence_ard, "predictive_path": predictive_path}
+    main(methods, "ardvark")

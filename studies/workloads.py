@@ -1,0 +1,63 @@
+"""Synthetic tasks for the speeds: fixed seeds, so every contestant gets the same arrays.
+
+sparse_probit   N = 500, d = 50: a plain linear probit, ten weights that matter
+wide            N = 36, d = 7129 (leukaemia's shape) or 62 x 2000 (colon's): latent factors make
+                columns correlate, twenty columns are shifted between the classes
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+__all__ = ["Task", "sparse_probit", "wide"]
+
+type Array = NDArray[np.float64]
+type Integers = NDArray[np.int64]
+
+
+class Task(NamedTuple):
+    """Training and test rows of a two-class task, and the columns that matter."""
+
+    X: Array
+    t: Integers  # 0 or 1
+    X_test: Array
+    t_test: Integers
+    informative: Integers
+
+
+def sparse_probit(
+    rows: int = 500, features: int = 50, relevant: int = 10, tests: int = 2000, seed: int = 101
+) -> Task:
+    """Linear probit: the first weights are ±(0.5 … 1.5), the rest nought."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, features))
+    w = np.zeros(features)
+    w[:relevant] = rng.choice([-1.0, 1.0], relevant) * np.linspace(0.5, 1.5, relevant)
+    t = (rng.random(rows) < ndtr(X @ w)).astype(np.int64)
+    X_test = rng.standard_normal((tests, features))
+    t_test = (rng.random(tests) < ndtr(X_test @ w)).astype(np.int64)
+    return Task(X, t, X_test, t_test, np.arange(relevant))
+
+
+def wide(
+    rows: int, features: int, informative: int = 20, factors: int = 5, tests: int = 400
+) -> Task:
+    """Gene-expression shape; columns standardised with the moments of the training rows."""
+    rng = np.random.default_rng(202 + features)
+    loadings = rng.standard_normal((factors, features)) * (rng.random((factors, features)) < 0.2)
+    columns = rng.choice(features, informative, replace=False)
+    shift = rng.choice([-1.0, 1.0], informative) * 1.6
+
+    def draw(n: int) -> tuple[Array, Integers]:
+        t = np.arange(n) % 2
+        rng.shuffle(t)
+        X = rng.standard_normal((n, factors)) @ loadings + rng.standard_normal((n, features))
+        X[:, columns] += np.where(t[:, None] == 1, shift, 0.0)
+        return X, t
+
+    X, t = draw(rows)
+    X_test, t_test = draw(tests)
+    centre, scale = X.mean(axis=0), X.std(axis=0)
+    return Task((X - centre) / scale, t, (X_test - centre) / scale, t_test, columns)
