@@ -12,7 +12,7 @@ live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Adjoint"]
 
+_ELEMENTS = 10_000_000  # of a gradient at a time: 80 MB
+
 Theta = Mapping[str, Any]
 
 
@@ -45,41 +47,60 @@ class Adjoint:
 
     def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:
         """Gradient in θ (natural scale) from the adjoint in the arrays."""
-        empty = np.zeros((0, 0))
-        bar = cotangents
-        out = self._pull(
+        bar, values = cotangents, self.latent.ordered(theta)
+        total = self._pull(
             bar.mean,
-            empty[0:0].ravel() if bar.precision is None else bar.precision,
-            empty if bar.covariance is None else bar.covariance,
-            bar.projection if self.latent.eta_depends else empty,
-            bar.offset,
+            np.zeros(0) if bar.precision is None else bar.precision,
+            np.zeros((0, 0)) if bar.covariance is None else bar.covariance,
             bar.site_eta,
             bar.site_value,
             bar.site_first,
             bar.site_second,
-            *self.latent.ordered(theta),
+            *values,
         )
-        return self._named(out)
+        if self.latent.eta_depends:
+            for rows, shares in self._map_parts(bar):
+                parts = self._pull_map(rows, shares, *values)
+                total = [np.asarray(t) + p for t, p in zip(total, parts, strict=True)]
+        return self._named(total)
+
+    def _map_parts(self, bar: Cotangents) -> Iterator[tuple[Array, Array]]:
+        """Weights to push through eta and the cotangent of each: the offset, then the columns of A.
+
+        Only columns that matter, a few at a time: the gradient of one is of the size of A.
+        """
+        columns = np.flatnonzero(bar.projection.any(axis=0))
+        d = self.latent.n_weights
+        yield np.zeros((1, d)), (bar.offset - bar.projection.sum(axis=1))[None, :]
+        size = max(1, _ELEMENTS // bar.projection.size)
+        for begin in range(0, len(columns), size):
+            part = columns[begin : begin + size]
+            rows = np.zeros((len(part), d))
+            rows[np.arange(len(part)), part] = 1.0
+            yield rows, np.ascontiguousarray(bar.projection[:, part].T)
+
+    @cached_property
+    def _pull_map(self) -> Callable[..., list[Array]]:
+        theta = self.latent.reading.theta
+        rows, shares = (pt.matrix(name, dtype="float64") for name in ("U", "C"))
+        total = (self.latent.batched_eta(rows) * shares).sum()
+        gradient = pt.grad(total, theta, disconnected_inputs="ignore")
+        return compile_graph([rows, shares, *theta], gradient)
 
     @cached_property
     def _pull(self) -> Callable[..., list[Array]]:
-        latent, reading = self.latent, self.latent.reading
-        mean, precision, offset = (pt.vector(name, dtype="float64") for name in ("m", "p", "o"))
-        covariance, projection, at, c0, c1, c2 = (
-            pt.matrix(name, dtype="float64") for name in ("K", "A", "at", "c0", "c1", "c2")
+        reading = self.latent.reading
+        mean, precision = (pt.vector(name, dtype="float64") for name in ("m", "p"))
+        covariance, at, c0, c1, c2 = (
+            pt.matrix(name, dtype="float64") for name in ("K", "at", "c0", "c1", "c2")
         )
         total = self._prior_part(mean, precision, covariance)
-        if latent.eta_depends:
-            d = latent.n_weights
-            eta = latent.batched_eta(pt.constant(np.vstack([np.zeros((1, d)), np.eye(d)])))
-            total += (eta[1:] * projection.T).sum()  # the columns of A, each with o in it
-            total += (eta[0] * (offset - projection.sum(axis=1))).sum()
         if depends(reading.cut, reading.theta):
             value = vectorize_graph(reading.cut, {reading.inside: at})
             first = pt.grad(value.sum(), at)  # rows are separable
             second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
             total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
-        inputs = [mean, precision, covariance, projection, offset, at, c0, c1, c2]
+        inputs = [mean, precision, covariance, at, c0, c1, c2]
         gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
         return compile_graph([*inputs, *reading.theta], gradient)
 

@@ -1,6 +1,5 @@
 """Laplace: exact for Gaussian sites, a mode otherwise, and gradients that are derivatives."""
 
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
