@@ -50,6 +50,7 @@ class Ascent:
         self.ard = {} if self.with_prior else latent.ard_precisions
         self.rest = tuple(name for name in latent.hyper if name not in self.ard)
         self.theta: dict[str, Array] = {}
+        self._path_rule = method.loosened() if hasattr(method, "loosened") else method
         algorithm = settings.algorithm if isinstance(settings, Evidence) else "sequential"
         self._search: Callable[..., ArdResult] = sequential_ard
         if algorithm != "sequential":
@@ -129,14 +130,17 @@ class Ascent:
         """Sequential steps on all ARD precisions at once; θ is updated in place."""
         result = self._path(start)
         self._set_precisions(result.precision)
-        return result
+        if self._path_rule is self.method:
+            return result
+        fit = self.method.approximate(self.latent.at(self.theta), result.fit)
+        return result._replace(fit=fit)
 
     def _path(self, start: Any) -> ArdResult:
         site_model = self.latent.at(self.theta)
         active, precision = active_at_start(start, site_model, self.optimised)
         return self._search(
             site_model,
-            self.method.approximate,
+            self._path_rule.approximate,
             optimised=self.optimised,
             start=active,
             start_precision=precision,

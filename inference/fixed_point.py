@@ -62,7 +62,7 @@ def fixed_point_ard(
     everything = free if start is None else start
     precision = start_precisions(model, free, everything, start_precision)
     fit = approximate(replace(model, precision=precision), None)
-    path = [ArdStep("start", -1, 0.0, fit.log_evidence, precision, fit.info)]
+    path = [ArdStep.at("start", -1, 0.0, precision, fit)]
     while True:
         on = free & np.isfinite(precision)
         variance = fit.posterior.marginal_variance[on]
@@ -82,6 +82,6 @@ def fixed_point_ard(
         before = fit.log_evidence
         fit = approximate(replace(model, precision=precision), fit)
         gain = fit.log_evidence - before
-        path.append(ArdStep(algorithm, -1, gain, fit.log_evidence, precision, fit.info))
+        path.append(ArdStep.at(algorithm, -1, gain, precision, fit))
         if tick is not None:
             tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")

@@ -169,6 +169,14 @@ class Posterior(ABC):
         What the sites would tell about one further weight with such a column of A.
         """
 
+    def told_of(self, columns: Array, squares: Array) -> tuple[Array, Array]:
+        """Information R_j and pull U_j of the sites on further weights with such columns (N, M).
+
+        `squares` is columns**2, which a caller that asks again and again keeps.
+        """
+        score = self.site_shift - self.site_precision * self.eta_mean
+        return self.site_information(columns), columns.T @ score
+
     def draws(self, n: int, rng: np.random.Generator) -> Array:
         """Independent draws (n, d)."""
         draws = np.tile(self.mean, (n, 1))
@@ -230,6 +238,14 @@ class WeightPosterior(Posterior):
         told = np.einsum("n,nm,nm->m", self.site_precision, columns, columns)
         known = self._root.T @ ((self.prior.projection.T * self.site_precision) @ columns)
         return np.asarray(told - np.sum(known**2, axis=0))
+
+    def told_of(self, columns: Array, squares: Array) -> tuple[Array, Array]:
+        """Both from one product: this is the inner step of sequential ARD."""
+        score = self.site_shift - self.site_precision * self.eta_mean
+        known = self._root.T @ (self.prior.projection.T * self.site_precision)
+        pictures = np.vstack([known, score]) @ columns
+        taken = np.einsum("kj,kj->j", pictures[:-1], pictures[:-1])
+        return self.site_precision @ squares - taken, pictures[-1]
 
     @cached_property
     def eta_variance(self) -> Array:

@@ -12,8 +12,8 @@ at every step, so one that was deleted too early (a bias, say) comes back.
 
 | Qi, Minka, Picard & Ghahramani 2004        | code                                             |
 |--------------------------------------------|--------------------------------------------------|
-| decomposition before (15)                   | `_gain`; the logarithms are missing in print     |
-| (15), (16)                                  | `_best_precisions`                               |
+| decomposition before (15)                   | `ard_kernels.py`; print lacks the logarithms     |
+| (15), (16)                                  | `ard_kernels.py`                                 |
 | (17), excluded: R_j, U_j                    | `_statistics`; the second terms are exchanged in |
 |                                             | print, and C has variances, not precisions       |
 | (17), included: r_j, u_j                    | 1/V_jj - alpha_j, m_j/V_jj: the same, more exact |
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ardvark.inference.approximation import GaussianFit
+from ardvark.inference.ard_kernels import best_precisions
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sites import Array
 
@@ -51,8 +52,26 @@ class ArdStep(NamedTuple):
     weight: int  # its index; -1 for "start"
     gain: float  # promised under fixed sites, in nats
     log_evidence: float  # after the sites were approximated anew
-    precision: Array  # (d,), inf = not in the model
+    size: int  # d
+    on: NDArray[np.intp]  # weights in the model after this step ...
+    values: Array  # ... and their precisions: a path of many steps stays small
     info: Mapping[str, float]  # what the approximation says of itself there, leave-one-out too
+
+    @classmethod
+    def at(
+        cls, action: str, weight: int, gain: float, precision: Array, fit: GaussianFit
+    ) -> "ArdStep":
+        """The step that led to `precision` and `fit`."""
+        on = np.flatnonzero(np.isfinite(precision))
+        evidence = fit.log_evidence
+        return cls(action, weight, gain, evidence, precision.size, on, precision[on], fit.info)
+
+    @property
+    def precision(self) -> Array:
+        """Precisions after this step (d,), inf = not in the model."""
+        precision = np.full(self.size, np.inf)
+        precision[self.on] = self.values
+        return precision
 
     @property
     def active(self) -> Mask:
@@ -113,30 +132,69 @@ def sequential_ard(
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     precision = start_precisions(model, free, start, start_precision)
     fit = approximate(replace(model, precision=precision), None)
-    path = [ArdStep("start", -1, 0.0, fit.log_evidence, precision, fit.info)]
+    path = [ArdStep.at("start", -1, 0.0, precision, fit)]
+    promises = _Promises(model, free, bounds, tolerance)
     seen, careful = {_state(precision)}, False
-    blocked = np.zeros_like(free)  # promised a gain that no step keeps, until another weight moves
     while True:
-        best, gains = _best_precisions(precision, free, *_statistics(model, precision, fit), bounds)
-        gains[blocked] = -np.inf
-        weight = int(np.argmax(gains)) if gains.size else 0  # the first of equals
-        settled = not gains.size or gains[weight] <= tolerance
+        weight, wanted, gain = promises.largest(precision, fit)
+        settled = gain <= tolerance
         if settled or len(path) > max_steps:
             return ArdResult(precision, fit, path, bool(settled and fit.converged))
-        tries = _tries(float(precision[weight]), float(best[weight]))
+        tries = _tries(float(precision[weight]), wanted)
         moved = _move(model, approximate, fit, precision, weight, tries if careful else tries[:1])
         if moved is None:
-            blocked[weight] = True
+            promises.blocked[weight] = True
             continue
-        blocked[:] = False
-        careful = careful or _state(moved[0]) in seen
-        seen.add(_state(moved[0]))
+        promises.blocked[:] = False
+        state = _state(moved[0])
+        careful = careful or state in seen
+        seen.add(state)
         action = _name_of(precision[weight], moved[0][weight])
+        if action != "re-estimate":
+            promises.rival = None
         precision, fit = moved
-        gain = float(gains[weight])
-        path.append(ArdStep(action, weight, gain, fit.log_evidence, precision, fit.info))
+        path.append(ArdStep.at(action, weight, gain, precision, fit))
         if tick is not None:
             tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
+
+
+class _Promises:
+    """The change of one precision that gains most under fixed sites.
+
+    Weights that are in need no product with all columns. They alone are looked at while one of them
+    promises more than the best of the others did, and all again before one of the others moves.
+    """
+
+    def __init__(
+        self, model: SiteModel, free: Mask, bounds: tuple[float, float], tolerance: float
+    ) -> None:
+        self.model, self.free, self.bounds, self.tolerance = model, free, bounds, tolerance
+        self.squares = np.square(model.projection)
+        self.blocked = np.zeros_like(free)  # a gain that no step keeps, until another weight moves
+        self.rival: float | None = None  # best promise of a weight that is out, when last seen
+
+    def largest(self, precision: Array, fit: GaussianFit) -> tuple[int, float, float]:
+        """Weight, the precision it should have, and the gain; the first of equals."""
+        if self.rival is not None:
+            on = np.flatnonzero(self.free & np.isfinite(precision))
+            found = self._among(on, precision, *_inside(precision, fit, on))
+            if found[2] > max(self.rival, self.tolerance):
+                return found
+        everything = np.arange(precision.size)
+        r, u = _statistics(self.model, self.squares, precision, fit)
+        out = np.flatnonzero(~np.isfinite(precision))
+        self.rival = self._among(out, precision, r[out], u[out])[2]
+        return self._among(everything, precision, r, u)
+
+    def _among(
+        self, weights: NDArray[np.intp], precision: Array, r: Array, u: Array
+    ) -> tuple[int, float, float]:
+        free = self.free[weights] & ~self.blocked[weights]
+        best, gains = best_precisions(precision[weights], free, r, u, *self.bounds)
+        if not gains.size:
+            return 0, np.inf, -np.inf
+        first = int(np.argmax(gains))
+        return int(weights[first]), float(best[first]), float(gains[first])
 
 
 def _state(precision: Array) -> bytes:
@@ -199,43 +257,20 @@ def start_precisions(
     return np.where(free, np.where(active, begin, np.inf), model.precision)
 
 
-def _statistics(model: SiteModel, precision: Array, fit: GaussianFit) -> tuple[Array, Array]:
+def _statistics(
+    model: SiteModel, squares: Array, precision: Array, fit: GaussianFit
+) -> tuple[Array, Array]:
     """Information r and pull u of every weight: one O(N d k) product, nothing d x d."""
-    posterior = fit.posterior
-    information = posterior.site_information(model.projection)  # Qi (17), R_j as corrected
-    score = fit.site_shift - fit.site_precision * posterior.eta_mean
-    pull = model.projection.T @ score  # Qi (17), U_j as corrected
-    on = np.isfinite(precision)
-    variance = posterior.marginal_variance[on]
-    information[on] = 1.0 / variance - precision[on]
-    pull[on] = posterior.mean[on] / variance
+    information, pull = fit.posterior.told_of(model.projection, squares)  # Qi (17), as corrected
+    on = np.flatnonzero(np.isfinite(precision))
+    information[on], pull[on] = _inside(precision, fit, on)
     return information, pull
 
 
-def _best_precisions(
-    precision: Array, free: Mask, r: Array, u: Array, bounds: tuple[float, float]
-) -> tuple[Array, Array]:
-    """Best precision of each weight, the others fixed, and what it gains; fixed weights: -inf.
-
-    Where r <= 0 (possible only for sites that are not log-concave) the fixed-site evidence has no
-    maximum: such a weight is left as it is.
-    """
-    usable = free & (r > 0)
-    relevance = u**2 - r  # eta_j
-    wanted = usable & (relevance > 0)
-    best = np.full_like(precision, np.inf)  # Qi (16)
-    best[wanted] = np.maximum(r[wanted] ** 2 / relevance[wanted], bounds[0])  # Qi (15)
-    best[best > bounds[1]] = np.inf
-    gains = np.full_like(precision, -np.inf)
-    gains[usable] = (_gain(best, r, u) - _gain(precision, r, u))[usable]
-    return best, gains
-
-
-def _gain(alpha: Array, r: Array, u: Array) -> Array:
-    """L(alpha), relative to the weight being out; corrected form of the line before Qi (15)."""
-    on = np.isfinite(alpha) & (alpha + r > 0)
-    alpha, r, u = np.where(on, alpha, 1.0), np.where(on, r, 0.0), np.where(on, u, 0.0)
-    return np.asarray(0.5 * (u**2 / (alpha + r) - np.log1p(r / alpha)))
+def _inside(precision: Array, fit: GaussianFit, on: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Information and pull of weights that are in, from their own marginals."""
+    variance = fit.posterior.marginal_variance[on]
+    return 1.0 / variance - precision[on], fit.posterior.mean[on] / variance
 
 
 def _name_of(before: float, after: float) -> str:

@@ -76,10 +76,15 @@ def walk(model: SiteModel, start: Start | None, max_steps: int = 5000) -> ArdRes
     """The path of evidence-ARD-EP from a start."""
     everything = np.ones(model.mean.size, bool)
     active, precision = active_at_start(start, model, everything)
+    rule = EP().loosened().approximate
     return sequential_ard(
-        model, EP().approximate, start=active, start_precision=precision, max_steps=max_steps,
+        model,
+        rule,
+        start=active,
+        start_precision=precision,
+        max_steps=max_steps,
         tolerance=1e-4,
-    )  # fmt: skip
+    )
 
 
 def chosen(path: ArdResult, rule: str) -> int:

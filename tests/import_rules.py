@@ -37,6 +37,8 @@ ARRAY_LAYER = {
         "exact",
         "truncated_normal",
         "sequential_ard",
+        "gaussian_ard",
+        "gaussian_ard_kernels",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import ardvark as av
+from ardvark.inference.ard_kernels import best_precisions
 from ardvark.inference.ep import EP
 from ardvark.inference.graph import read_model
 from ardvark.inference.hyper import CRITERIA
-from ardvark.inference.sequential_ard import _best_precisions, _statistics
+from ardvark.inference.sequential_ard import BOUNDS, _statistics
 from ardvark.inference.starts import active_at_start
 
 RNG = np.random.default_rng(51)
@@ -54,8 +55,9 @@ def test_no_single_change_gains_at_the_end(model, evidence):
     site_model = latent.at(theta)
     fit = EP().approximate(site_model)
     everything = np.ones(latent.n_weights, bool)
-    statistics = _statistics(site_model, site_model.precision, fit)
-    _, gains = _best_precisions(site_model.precision, everything, *statistics, (1e-6, 1e12))
+    squares = site_model.projection**2
+    statistics = _statistics(site_model, squares, site_model.precision, fit)
+    _, gains = best_precisions(site_model.precision, everything, *statistics, *BOUNDS)
     assert gains.max() <= 1.1e-6  # the tolerance, and EP's own
 
 

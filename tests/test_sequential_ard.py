@@ -86,7 +86,7 @@ def test_statistics_are_those_of_the_definition(rows):
     model = SiteModel(
         whole.mean, whole.projection[:rows], whole.offset[:rows], sites, precision=precision
     )
-    r, u = _statistics(model, precision, approximate(model))
+    r, u = _statistics(model, model.projection**2, precision, approximate(model))
     target, tau = sites.mean - model.offset, sites.precision
     for j in range(WEIGHTS):
         c, column = without(model, precision, tau, j), model.projection[:, j]
@@ -104,7 +104,7 @@ def test_printed_statistics_are_wrong():
     active, column = model.projection[:, :3], model.projection[:, 5]
     covariance, mean = fit.posterior.covariance[:3, :3], fit.posterior.mean[:3]
     cross = column * tau @ active
-    r, u = _statistics(model, precision, fit)
+    r, u = _statistics(model, model.projection**2, precision, fit)
     printed_r = column * tau @ column - cross @ mean
     printed_u = column * tau @ target - cross @ covariance @ cross
     assert abs(printed_r - r[5]) > 0.01 * abs(r[5])

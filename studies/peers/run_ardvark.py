@@ -70,7 +70,7 @@ def evidence_ard(X, t, X_test, t_test, informative):
     def answer(path):
         return ard_answer(path, path.path[-1], path.fit, X_test, t_test, informative)
 
-    return lambda: sequential_ard(model, EP().approximate), answer
+    return lambda: sequential_ard(model, EP().loosened().approximate), answer
 
 
 def predictive_path(X, t, X_test, t_test, informative):
@@ -78,7 +78,7 @@ def predictive_path(X, t, X_test, t_test, informative):
     model, criterion = probit(with_bias(X), t), Predictive().of
 
     def call():
-        path = sequential_ard(model, EP().approximate)
+        path = sequential_ard(model, EP().loosened().approximate)
         step = min(path.path, key=criterion)  # the first of equals
         return path, step, EP().approximate(replace(model, precision=step.precision))
 
