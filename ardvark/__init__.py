@@ -37,8 +37,11 @@ if _t.TYPE_CHECKING:
     from ardvark.models.datasets import load as load
     from ardvark.models.inputs import standardise as standardise
     from ardvark.models.kernels import RBF as RBF
+    from ardvark.models.kernels import Laplacian as Laplacian
     from ardvark.models.kernels import Linear as Linear
     from ardvark.models.kernels import Polynomial as Polynomial
+    from ardvark.models.kernels import Spline as Spline
+    from ardvark.models.kernels import ThinPlate as ThinPlate
 
 __version__ = "0.1.0"
 
@@ -52,12 +55,15 @@ _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
     "InputError": "errors",
     "InputWarning": "errors",
     "Laplace": "inference.laplace",
+    "Laplacian": "models.kernels",
     "Linear": "models.kernels",
     "NUTS": "inference.nuts",
     "Polynomial": "models.kernels",
     "Predictive": "inference.hyper",
     "RBF": "models.kernels",
     "SMC": "inference.smc",
+    "Spline": "models.kernels",
+    "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
     "compare": "diagnostics.agreement",
@@ -88,9 +94,12 @@ __all__ = [
     "InputError",
     "InputWarning",
     "Laplace",
+    "Laplacian",
     "Linear",
     "Polynomial",
     "Predictive",
+    "Spline",
+    "ThinPlate",
     "UnreadableModel",
     "UnsupportedPair",
     "compare",

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 DEFAULT_METHODS = "laplace,nuts"
-DEFAULT_MODELS = {"binary": "ard_classification", "regression": "ard_regression"}
+DEFAULT_MODELS = {"binary": "ard_classification", "regression": "rvm_regression"}
 
 
 @Parameter(name="*")

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import optimize
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.affine import depends
 from ardvark.inference.approximation import Approximation, GaussianFit
 from ardvark.inference.fixed_point import fixed_point_ard
 from ardvark.inference.gaussian import SiteModel
@@ -25,7 +26,7 @@ from ardvark.inference.hyper import Evidence, Predictive
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdResult, sequential_ard
 from ardvark.inference.settled import Settled
-from ardvark.inference.sites import Array
+from ardvark.inference.sites import Array, GaussianSites
 from ardvark.inference.starts import active_at_start
 
 __all__ = ["Ascent"]
@@ -83,11 +84,25 @@ class Ascent:
 
     def _from(self, start: Any) -> tuple[float, Settled]:
         """What is to be small at the end, and the end."""
-        self.theta = {**self.latent.initial_theta(), **self._given(start)}
+        self.theta = {**self.latent.initial_theta(), **self._quiet(), **self._given(start)}
         settled = self._rounds(start)
         if isinstance(self.settings, Predictive):
             return self._choose(start, settled)
         return -settled.fit.log_evidence, settled
+
+    def _quiet(self) -> dict[str, Array]:
+        """Gaussian noise starts at a tenth of its typical value.
+
+        Where all of t is taken for noise at first, few weights are worth their place, and the
+        search may end right there: thin plates on sinc end 80 nats below the optimum.
+        """
+        start = self.latent.initial_theta()
+        if not self.ard or not isinstance(self.latent.sites(start), GaussianSites):
+            return {}
+        cut = self.latent.reading.cut
+        inputs = dict(zip(self.latent.hyper, self.latent.reading.theta, strict=True))
+        noise = [n for n in self.rest if depends(cut, [inputs[n]]) and np.all(start[n] > 0)]
+        return {name: start[name] / 10.0 for name in noise}
 
     def _given(self, start: Any) -> dict[str, Array]:
         if not isinstance(start, Mapping):
@@ -137,6 +152,8 @@ class Ascent:
 
     def _path(self, start: Any) -> ArdResult:
         site_model = self.latent.at(self.theta)
+        if isinstance(start, Mapping) and not any(name in start for name in self.ard):
+            start = "empty"  # it says something of the rest only
         active, precision = active_at_start(start, site_model, self.optimised)
         return self._search(
             site_model,

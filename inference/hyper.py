@@ -64,7 +64,8 @@ class Evidence:
         Where ARD precisions start: "empty" (the default: the first step adds the weight of the
         largest gain), "all", ("random", k), ("random", k, seed), ("correlated", k), all with
         precision 1; or values by name, `inf` = this weight starts outside the model (other
-        hyperparameters may be given too). Of a list the start with the best end is kept.
+        hyperparameters may be given too; Gaussian noise starts at a tenth of its support point).
+        Of a list the start with the best end is kept.
     tolerance : float
         Stop when a round, or an ARD step, gains less than this many nats.
     max_rounds : int

@@ -11,8 +11,10 @@ from ardvark.models.registry import builder as _builder
 if _t.TYPE_CHECKING:
     from ardvark.models.ard import ard_classification as ard_classification
     from ardvark.models.ard import ard_regression as ard_regression
+    from ardvark.models.rvm import rvm_classification as rvm_classification
+    from ardvark.models.rvm import rvm_regression as rvm_regression
 
-__all__ = ["ard_classification", "ard_regression"]
+__all__ = ["ard_classification", "ard_regression", "rvm_classification", "rvm_regression"]
 
 if not _t.TYPE_CHECKING:
 

@@ -23,6 +23,7 @@ of it. Data are never rescaled here.
 import dataclasses
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from ardvark.models.checks import (
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.kernels import Basis, Design, expand
+from ardvark.models.kernels import Basis, Design, Scale, expand
 from ardvark.models.likelihoods import LINKS
 
 __all__ = ["ard_classification", "ard_regression"]
@@ -78,24 +79,8 @@ def ard_classification(
     a, b : float
         Shape and rate of the Gamma hyperprior; `b=None` is 2/d.
     """
-    inputs = as_inputs(X)
-    codes, classes = as_binary(t, len(inputs))
-    observe = LINKS[one_of(link, LINKS, "link")]
-    design = _checked_design(inputs, basis)
-
-    def build(prior: WeightPrior) -> Any:
-        with pm.Model(coords=design.coords) as model:
-            data = pm.Data(design.data, design.values, dims=("row", design.columns))
-            intercept = prior("bias") if bias else 0
-            w = prior("w", dims=design.weights)
-            eta = intercept + design.basis_functions(data) @ w
-            eta = pm.Deterministic("eta", eta, dims="row")
-            t_observed = pm.Data("t_observed", codes, dims="row")
-            observe("t", eta, observed=t_observed, dims="row")
-        return model
-
-    card = _card("ard_classification", "binary", inputs, design, classes)
-    return _with_precisions(build, card, design, bias, alpha, a, b)
+    weights = Weights(bias, alpha, a, b)
+    return two_class_graph("ard_classification", X, t, _design(basis), link, weights)
 
 
 def ard_regression(
@@ -121,30 +106,105 @@ def ard_regression(
     basis, bias, alpha, a, b
         As in `ard_classification`.
     """
+    weights = Weights(bias, alpha, a, b)
+    return regression_graph("ard_regression", X, t, _design(basis), noise, weights)
+
+
+def _design(basis: Basis) -> Callable[[Inputs], Design]:
+    def checked(inputs: Inputs) -> Design:
+        design = expand(inputs, basis)
+        if basis is None:
+            warn_about_columns(inputs)
+        return design
+
+    return checked
+
+
+# --- the graphs, for every basis and every prior of the weights ------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """What a builder is asked about its weights; `prior` is a name in PRIORS."""
+
+    bias: bool
+    alpha: Any
+    a: float
+    b: float | None
+    prior: str = "ard"
+
+
+def two_class_graph(
+    builder: str,
+    X: Any,
+    t: Any,
+    design_of: Callable[[Inputs], Design],
+    link: str,
+    weights: Weights,
+) -> Any:
+    """Build the graph of two classes: t ~ Bernoulli(link(eta))."""
+    inputs = as_inputs(X)
+    codes, classes = as_binary(t, len(inputs))
+    observe = LINKS[one_of(link, LINKS, "link")]
+    design = design_of(inputs)
+
+    def build(prior: WeightPrior) -> Any:
+        with pm.Model(coords=design.coords) as model:
+            eta = _predictor(design, prior, weights.bias)
+            t_observed = pm.Data("t_observed", codes, dims="row")
+            observe("t", eta, observed=t_observed, dims="row")
+        return model
+
+    card = _card(builder, "binary", inputs, design, classes)
+    return _with_precisions(build, card, design, weights)
+
+
+def regression_graph(
+    builder: str,
+    X: Any,
+    t: Any,
+    design_of: Callable[[Inputs], Design],
+    noise: float | None,
+    weights: Weights,
+) -> Any:
+    """Build the graph of a real target: t ~ N(eta, sigma²)."""
     inputs = as_inputs(X)
     target = as_target(t, len(inputs))
-    design = _checked_design(inputs, basis)
+    design = design_of(inputs)
     sigma_fixed = None if noise is None else positive(noise, "noise")
     spread = np.array(target.std() or 1.0)
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:
-            data = pm.Data(design.data, design.values, dims=("row", design.columns))
-            intercept = prior("bias") if bias else 0
-            w = prior("w", dims=design.weights)
-            eta = intercept + design.basis_functions(data) @ w
-            eta = pm.Deterministic("eta", eta, dims="row")
+            eta = _predictor(design, prior, weights.bias)
             known = sigma_fixed is not None
             sigma = pm.Data("sigma", sigma_fixed) if known else pm.HalfNormal("sigma", spread)
             t_observed = pm.Data("t_observed", target, dims="row")
             pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
         return model
 
-    card = _card("ard_regression", "regression", inputs, design, None)
-    return _with_precisions(build, card, design, bias, alpha, a, b)
+    card = _card(builder, "regression", inputs, design, None)
+    return _with_precisions(build, card, design, weights)
 
 
-# --- the three priors of a weight ------------------------------------------------------------
+def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:
+    data = pm.Data(design.data, design.values, dims=("row", design.columns))
+    scales = () if design.scale is None else (_in_graph(design.scale),)
+    intercept = prior("bias") if bias else 0
+    w = prior("w", dims=design.weights)
+    eta = intercept + design.basis_functions(data, *scales) @ w
+    return pm.Deterministic("eta", eta, dims="row")
+
+
+def _in_graph(scale: Scale) -> Any:
+    if scale.value is not None:
+        return pm.Data(scale.name, scale.value, dims=scale.dims)
+    # The mean of the log-normal, where searches start, is the typical value.
+    mu = np.log(scale.typical) - scale.spread**2 / 2
+    return pm.LogNormal(scale.name, mu, *_doubles(scale.spread), dims=scale.dims)
+
+
+# --- the priors of a weight -------------------------------------------------------------------
 
 
 def gamma_precisions(shape: float, rate: float) -> WeightPrior:
@@ -166,6 +226,30 @@ def integrated_precisions(shape: float, rate: float) -> WeightPrior:
         return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
 
     return prior
+
+
+def shared_precision(shape: float, rate: float) -> WeightPrior:
+    """Give w ~ N(0, 1/alpha) with one alpha ~ Gamma(shape, rate) for the whole block."""
+    a, b = _doubles(shape, rate)
+
+    def prior(name: str, dims: str | None = None) -> Any:
+        alpha = pm.Gamma(precision_name(name), a, b)
+        return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
+
+    return prior
+
+
+type _OfBlocks = dict[str, Callable[[float, float], WeightPrior]]
+
+_GAMMA: _OfBlocks = {"bias": gamma_precisions, "w": gamma_precisions}
+_STUDENT: _OfBlocks = {"bias": integrated_precisions, "w": integrated_precisions}
+
+# name → the prior of each block as written, and with what can be integrated out integrated out
+PRIORS: dict[str, tuple[_OfBlocks, _OfBlocks]] = {
+    "ard": (_GAMMA, _STUDENT),
+    "student": (_STUDENT, _STUDENT),
+    "shared": (_GAMMA | {"w": shared_precision}, _STUDENT | {"w": shared_precision}),
+}
 
 
 def fixed_precisions(precisions: dict[str, Array]) -> WeightPrior:
@@ -198,14 +282,7 @@ def _doubles(*values: float) -> tuple[Array, ...]:
     return tuple(np.array(value, dtype=np.float64) for value in values)
 
 
-# --- what both builders do around the graph --------------------------------------------------
-
-
-def _checked_design(inputs: Inputs, basis: Basis) -> Design:
-    design = expand(inputs, basis)
-    if basis is None:
-        warn_about_columns(inputs)
-    return design
+# --- what both graphs have around them --------------------------------------------------------
 
 
 def _card(builder: str, task: str, inputs: Inputs, design: Design, classes: Any) -> Card:
@@ -213,30 +290,38 @@ def _card(builder: str, task: str, inputs: Inputs, design: Design, classes: Any)
 
 
 def _with_precisions(
-    build: Callable[[WeightPrior], Any],
-    card: Card,
-    design: Design,
-    bias: bool,
-    alpha: Any,
-    a: float,
-    b: float | None,
+    build: Callable[[WeightPrior], Any], card: Card, design: Design, weights: Weights
 ) -> Any:
     """Check the precisions, build the graph with the prior they ask for, remember its card."""
-    if not isinstance(bias, bool | np.bool_):
-        raise InputError(f"bias must be True or False, got {bias!r}.")
-    shape, rate = positive(a, "a"), 2 / len(design.names) if b is None else positive(b, "b")
-    blocks = ("bias", "w") if bias else ("w",)
-    if alpha is not None:
-        model = build(fixed_precisions(_split(alpha, design, bias)))
+    if not isinstance(weights.bias, bool | np.bool_):
+        raise InputError(f"bias must be True or False, got {weights.bias!r}.")
+    shape = positive(weights.a, "a")
+    rate = 2 / len(design.names) if weights.b is None else positive(weights.b, "b")
+    kind = one_of(weights.prior, PRIORS, "prior")
+    if weights.alpha is not None:
+        if kind != "ard":
+            raise InputError(
+                f"alpha fixes the precisions, prior={kind!r} says how they are inferred: give one "
+                f"of the two. alpha=1.0 gives every weight the same."
+            )
+        model = build(fixed_precisions(_split(weights.alpha, design, weights.bias)))
         remember(model, card)
         return model
-    model = build(gamma_precisions(shape, rate))
+    written, other = PRIORS[kind]
+    model = build(_by_block(written, shape, rate))
+    pairs = tuple(
+        Precision(block, precision_name(block), shape, rate)
+        for block in (("bias", "w") if weights.bias else ("w",))
+        if written[block] is not other[block]
+    )
+    if not pairs:
+        remember(model, card)
+        return model
     here = weakref.ref(model)
-    pairs = tuple(Precision(name, precision_name(name), shape, rate) for name in blocks)
     card = dataclasses.replace(card, precisions=pairs)
 
     def integrated() -> Any:
-        second = build(integrated_precisions(shape, rate))
+        second = build(_by_block(other, shape, rate))
         if (first := here()) is not None:
             copy_data(first, second)
         remember(second, card)
@@ -244,6 +329,11 @@ def _with_precisions(
 
     remember(model, dataclasses.replace(card, integrated=integrated))
     return model
+
+
+def _by_block(priors: _OfBlocks, shape: float, rate: float) -> WeightPrior:
+    of_block = {block: make(shape, rate) for block, make in priors.items()}
+    return lambda name, dims=None: of_block[name](name, dims)
 
 
 def _split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:

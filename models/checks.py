@@ -36,8 +36,6 @@ __all__ = [
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
 
-MULTICLASS_MODELS = ("rvm_classification", "rbf_mixture")
-REGRESSION_MODELS = ("ard_regression", "rvm_regression")
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
 LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
 
@@ -52,11 +50,19 @@ def as_binary(t: Any, n_rows: int, *, argument: str = "t") -> tuple[IntArray, Cl
     """
     codes, classes = as_classes(t, n_rows, argument=argument)
     if len(classes) > 2:
+        others = models_for("multiclass")
         raise InputError(
             f"{argument} has {len(classes)} classes ({listed(classes.tolist())}), this model takes "
-            f"two. Merge them into two; more than two: {', '.join(MULTICLASS_MODELS)}."
+            f"two. Merge them into two{'; more than two: ' + others if others else ''}."
         )
     return codes, classes
+
+
+def models_for(task: str) -> str:
+    """Names of the models of the zoo for a task."""
+    from ardvark.models.registry import MODELS
+
+    return ", ".join(name for name, entry in MODELS.items() if entry.task == task)
 
 
 def as_classes(
@@ -154,7 +160,7 @@ def _as_labels(labels: npt.NDArray[Any], rows: npt.NDArray[np.intp], argument: s
             raise InputError(
                 f"{argument} has {labels[odd]} at row {rows[odd]}, which is no class label: labels "
                 f"are integers, booleans or strings. For a real target: "
-                f"{', '.join(REGRESSION_MODELS)}."
+                f"{models_for('regression')}."
             )
         return labels.astype(np.int64)
     if kind not in "biuUS":

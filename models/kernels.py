@@ -1,16 +1,24 @@
 """Kernels k(x, c), and the expansion of inputs into the basis functions of a linear model.
 
-    RBF(width=s)               exp(-|x - c|² / 2 s²)
-    Linear()                   x'c
-    Polynomial(degree, offset) (x'c + offset)^degree
+    RBF(width=s)                   exp(-|x - c|² / 2 s²)
+    RBF(None, per_input=True)      exp(-sum_k eta_k (x_k - c_k)²)
+    Laplacian(width=s)             exp(-sum_k |x_k - c_k| / s)
+    Linear()                       x'c
+    Polynomial(degree, offset)     (x'c + offset)^degree
+    Spline()                       prod_k 1 + xc + xc m - (x + c) m²/2 + m³/3,  m = min(x_k, c_k)
+    ThinPlate(width=s)             (r/s)² log(r/s),  r = |x - c|
 
 A kernel is called with (N, d) rows and (M, d) centres, NumPy arrays or PyTensor variables, and
-gives (N, M). A new one is a frozen dataclass with a `name` and a `__call__`, and a line in KERNELS.
-This file needs no PyMC, so settings can be written down and stored without it.
+gives (N, M); it need not be positive definite (thin plates are not). A new one is a frozen
+dataclass with a `name` and a `__call__`, and a line in KERNELS. A width is a number, "median" (the
+median distance of the training rows) or None (inferred, where a model can). This file needs no
+PyMC, so settings can be written down and stored without it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +28,24 @@ from ardvark.models.checks import positive, positive_integer
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.tables import is_number
 
-__all__ = ["KERNELS", "RBF", "Basis", "Design", "Kernel", "Linear", "Polynomial", "expand"]
+__all__ = [
+    "KERNELS",
+    "RBF",
+    "Basis",
+    "Design",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Scale",
+    "Spline",
+    "ThinPlate",
+    "centred_on_rows",
+    "expand",
+]
+
+MEDIAN = "median"
+_MOST_ROWS = 1000  # for a median distance: more would cost memory and change nothing
 
 
 @runtime_checkable
@@ -36,32 +61,106 @@ class Kernel(Protocol):
 type Basis = Kernel | Callable[[Array], Array] | None
 
 
-@dataclass(frozen=True, slots=True)
-class RBF:
-    """Gaussian bumps: `width` is their sd; None leaves it to be inferred, where a model can."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """A positive setting of a kernel on given rows: a value, or what is typical if it is open.
 
-    width: float | None
+    An open one has a log-normal prior of mean `typical`, and of sd `spread` in the log.
+    """
+
+    name: str
+    value: Array | None
+    typical: Array
+    spread: float = 1.0
+    dims: str | None = None
+
+
+class _Scaled:
+    """What kernels with a width share; `distance` is the one that the width divides."""
+
+    __slots__ = ()
+    width: float | str | None
+
+    def __post_init__(self) -> None:
+        if self.width is not None and self.width != MEDIAN:
+            object.__setattr__(self, "width", _positive_width(self.width))
+
+    def distance(self, X: Any, centres: Any) -> Any:
+        """Give |x_n - c_m|, (N, M)."""
+        return _numpy_or_pytensor(X, centres).sqrt(_squared_distance(X, centres))
+
+    def scale(self, X: Array) -> Scale:
+        """Give the width on these training rows."""
+        typical = _median(self.distance, X)
+        value = typical if self.width == MEDIAN else self.width
+        return Scale("width", None if value is None else np.array(value), np.array(typical))
+
+    def _settled(self, width: Any) -> Any:
+        if width is not None:
+            return width
+        if self.width is None or self.width == MEDIAN:
+            raise InputError(
+                f"width is {self.width}, which means "
+                f"{'inferred' if self.width is None else 'taken from the training rows'}: a model "
+                f"with a fixed basis needs a number, such as {type(self).__name__}(width=1.0) for "
+                f"standardised inputs."
+            )
+        return self.width
+
+
+@dataclass(frozen=True, slots=True)
+class RBF(_Scaled):
+    """Gaussian bumps: `width` is their sd.
+
+    With `per_input` (and width=None) each input has its own inferred `input_scale`, the eta_k of
+    Tipping's η-RVR: eta_k = 1 / (2 width_k²), and an input of eta_k = 0 plays no part.
+    """
+
+    width: float | str | None
     per_input: bool = False
     name: ClassVar[str] = "rbf"
 
     def __post_init__(self) -> None:
-        if self.width is not None:
-            object.__setattr__(self, "width", positive(self.width, "width"))
-            if self.per_input:
-                raise InputError(
-                    f"per_input=True asks for one inferred scale per input, but width is fixed at "
-                    f"{self.width}: give width=None, or scale the columns of X instead."
-                )
-
-    def __call__(self, X: Any, centres: Any) -> Any:
-        """Give exp(-|x_n - c_m|² / 2 s²)."""
-        if self.width is None:
+        _Scaled.__post_init__(self)
+        if self.per_input and self.width is not None:
             raise InputError(
-                "width is None, which means inferred: a model with a fixed basis needs a number, "
-                "such as RBF(width=1.0) for standardised inputs."
+                f"per_input=True asks for one inferred scale per input, but width is fixed at "
+                f"{self.width}: give width=None, or scale the columns of X instead."
             )
-        xp = _numpy_or_pytensor(X, centres)
-        return xp.exp(-_squared_distance(X, centres) / (2 * self.width**2))
+
+    def scale(self, X: Array) -> Scale:
+        """Give the width, or the scales of the inputs, on these training rows."""
+        if not self.per_input:
+            return _Scaled.scale(self, X)
+        variance = X.var(axis=0)
+        share = 1 / (4 * X.shape[1] * np.where(variance > 0, variance, 0.25))
+        # Two rows are then exp(-1/2) alike on average. The log of 1/2s² has twice the sd of log s.
+        return Scale("input_scale", None, share, spread=2.0, dims="feature")
+
+    def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
+        """Give exp(-|x_n - c_m|² / 2 s²); `scale` stands for an open width or the eta_k."""
+        scale = self._settled(scale)
+        xp = _numpy_or_pytensor(X, centres, scale)
+        if self.per_input:
+            return xp.exp(-_squared_distance(X, centres, scale))
+        return xp.exp(-_squared_distance(X, centres) / (2 * scale**2))
+
+
+@dataclass(frozen=True, slots=True)
+class Laplacian(_Scaled):
+    """Exponential peaks in the sum of absolute differences (the L1 distance, not Euclid's)."""
+
+    width: float | str | None
+    name: ClassVar[str] = "laplacian"
+
+    def distance(self, X: Any, centres: Any) -> Any:
+        """Give sum_k |x_nk - c_mk|, (N, M)."""
+        return _over_inputs(X, centres, lambda x, c: abs(x - c), add)
+
+    def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
+        """Give exp(-|x_n - c_m|_1 / s); `scale` stands for an open width."""
+        scale = self._settled(scale)
+        return _numpy_or_pytensor(X, centres, scale).exp(-self.distance(X, centres) / scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +192,45 @@ class Polynomial:
         return (X @ centres.T + self.offset) ** self.degree
 
 
-KERNELS: dict[str, type[Any]] = {kernel.name: kernel for kernel in (RBF, Linear, Polynomial)}
+@dataclass(frozen=True, slots=True)
+class Spline:
+    """Vapnik's linear spline, a product over the inputs; piecewise cubic, knots at the centres.
+
+    It has no width, but it knows an origin: where all x >= 0 it is positive definite, elsewhere it
+    is the same formula (as Tipping uses it) and is not.
+    """
+
+    name: ClassVar[str] = "spline"
+
+    def __call__(self, X: Any, centres: Any) -> Any:
+        """Give prod_k 1 + xc + xc m - (x + c) m²/2 + m³/3 with m = min(x_nk, c_mk)."""
+        xp = _numpy_or_pytensor(X, centres)
+
+        def factor(x: Any, c: Any) -> Any:
+            least = xp.minimum(x, c)
+            return 1 + x * c * (1 + least) - (x + c) / 2 * least**2 + least**3 / 3
+
+        return _over_inputs(X, centres, factor, mul)
+
+
+@dataclass(frozen=True, slots=True)
+class ThinPlate(_Scaled):
+    """Thin-plate splines, which grow without bound and are no Mercer kernel."""
+
+    width: float | str | None = 1.0
+    name: ClassVar[str] = "thin_plate"
+
+    def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
+        """Give q log(q) / 2 with q = |x_n - c_m|² / s², and 0 on the centre itself."""
+        scale = self._settled(scale)
+        xp = _numpy_or_pytensor(X, centres, scale)
+        square = _squared_distance(X, centres) / scale**2
+        return square * xp.log(xp.where(square > 0, square, 1)) / 2
+
+
+KERNELS: dict[str, type[Any]] = {
+    kernel.name: kernel for kernel in (RBF, Laplacian, Linear, Polynomial, Spline, ThinPlate)
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +238,8 @@ class Design:
     """How the weights of a linear model meet its inputs.
 
     The graph holds `values` as data named `data` with dims (row, `columns`); `basis_functions`
-    turns them into the (row, weight) matrix; the weights have dim `weights` and names `names`.
+    turns them into the (row, weight) matrix; the weights have dim `weights` and names `names`. If
+    there is a `scale`, the graph holds it too and it is the second argument of `basis_functions`.
     """
 
     data: str
@@ -110,30 +248,63 @@ class Design:
     weights: str
     names: tuple[str, ...]
     coords: dict[str, Any]
-    basis_functions: Callable[[Any], Any]
+    basis_functions: Callable[..., Any]
     new_data: Callable[[Array], dict[str, Array]]
+    scale: Scale | None = None
 
 
 def expand(X: Inputs, basis: Basis) -> Design:
     """Choose the design: the inputs themselves, a kernel on the training rows, or a callable."""
     values = np.array(X)
-    coords: dict[str, Any] = {"row": np.arange(len(values)), "feature": X.feature_names}
-    basis_functions: Callable[[Any], Any] = _identity
+    coords = _coords(X)
+    basis_functions: Callable[..., Any] = _identity
     if basis is None:
         names, weights = X.feature_names, "feature"
     elif isinstance(basis, type) or not callable(basis):
         raise InputError(
-            f"basis must be None, a kernel object or a function X -> Phi, got {basis!r}. Kernels: "
-            f"{', '.join(kernel.__name__ for kernel in KERNELS.values())}; write RBF(width=1.0)."
+            f"basis must be None, a kernel object or a function X -> Phi, got {basis!r}. "
+            f"{_the_kernels()}"
         )
     elif isinstance(basis, Kernel):
-        names, weights = tuple(f"row{row}" for row in range(len(values))), "basis"
+        names, weights = _row_names(values), "basis"
         basis_functions = _centred(basis, values)
         basis_functions(values[:1])  # a kernel with an open setting says so before a graph exists
     else:
         return _tabulated(values, basis, coords)
     coords |= {weights: names}
     return Design("X", values, "feature", weights, names, coords, basis_functions, _as_data_X)
+
+
+def centred_on_rows(X: Inputs, kernel: Any) -> Design:
+    """Give one basis function per training row, its scale in the graph if the kernel has one.
+
+    A function k(X, centres) that is no `Kernel` need not know PyTensor: its values are the data.
+    """
+    values = np.array(X)
+    if isinstance(kernel, type) or not callable(kernel):
+        raise InputError(
+            f"kernel must be a kernel object or a function k(X, centres), got {kernel!r}. "
+            f"{_the_kernels()}"
+        )
+    names = _row_names(values)
+    if not isinstance(kernel, Kernel):
+        return _tabulated(values, _OnRows(kernel, values, names), _coords(X))
+    scale = kernel.scale(values) if isinstance(kernel, _Scaled) else None
+    functions = _centred(kernel, values)
+    coords = {**_coords(X), "basis": names}
+    return Design("X", values, "feature", "basis", names, coords, functions, _as_data_X, scale)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OnRows:
+    """A function of rows and centres as one of rows, with a name for each centre."""
+
+    kernel: Callable[[Array, Array], Array]
+    centres: Array
+    names: tuple[str, ...]
+
+    def __call__(self, X: Array) -> Array:
+        return self.kernel(X, self.centres)
 
 
 def _tabulated(values: Array, basis: Callable[[Array], Array], coords: dict[str, Any]) -> Design:
@@ -172,25 +343,62 @@ def _table(basis: Callable[[Array], Array], X: Array, n_columns: int | None = No
     return table
 
 
-def _centred(kernel: Kernel, centres: Array) -> Callable[[Any], Any]:
-    return lambda X: kernel(X, centres)
+def _centred(kernel: Callable[..., Any], centres: Array) -> Callable[..., Any]:
+    return lambda X, *scale: kernel(X, centres, *scale)
 
 
 def _identity(X: Any) -> Any:
     return X
 
 
+def _coords(X: Inputs) -> dict[str, Any]:
+    return {"row": np.arange(len(X)), "feature": X.feature_names}
+
+
+def _row_names(values: Array) -> tuple[str, ...]:
+    return tuple(f"row{row}" for row in range(len(values)))
+
+
+def _the_kernels() -> str:
+    names = ", ".join(kernel.__name__ for kernel in KERNELS.values())
+    return f"Kernels: {names}; write RBF(width=1.0)."
+
+
 def _as_data_X(X: Array) -> dict[str, Array]:
     return {"X": np.array(X)}
 
 
-def _squared_distance(X: Any, centres: Any) -> Any:
-    """Give |x_n - c_m|² by one matrix product; never below 0."""
-    xp = _numpy_or_pytensor(X, centres)
+# --- distances -------------------------------------------------------------------------------
+
+
+def _squared_distance(X: Any, centres: Any, weights: Any = None) -> Any:
+    """Give |x_n - c_m|², or sum_k weights_k (x_nk - c_mk)², by one matrix product; never < 0."""
+    xp = _numpy_or_pytensor(X, centres, *(() if weights is None else (weights,)))
     origin = centres.mean(axis=0)  # near the data the three terms cancel less
     X, centres = X - origin, centres - origin
-    squares = (X**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)[None, :]
-    return xp.maximum(squares - 2 * (X @ centres.T), 0)
+    weighted = (X, centres) if weights is None else (X * weights, centres * weights)
+    squares = (X * weighted[0]).sum(axis=1)[:, None] + (centres * weighted[1]).sum(axis=1)[None, :]
+    return xp.maximum(squares - 2 * (weighted[0] @ centres.T), 0)
+
+
+def _over_inputs(X: Any, centres: Any, term: Callable[..., Any], join: Callable[..., Any]) -> Any:
+    """Join a term of each input, (N, M) at a time: never (N, M, d)."""
+    columns = range(centres.shape[1])
+    return reduce(join, (term(X[:, k][:, None], centres[:, k][None, :]) for k in columns))
+
+
+def _median(distance: Callable[[Array, Array], Array], X: Array) -> float:
+    """Give the median distance of two different rows; 1 if there are none."""
+    some = X[:: -(-len(X) // _MOST_ROWS)]
+    between = distance(some, some)[np.triu_indices(len(some), 1)]
+    apart = between[between > 0]
+    return float(np.median(apart)) if apart.size else 1.0
+
+
+def _positive_width(width: Any) -> float:
+    if isinstance(width, str):
+        raise InputError(f"width must be a finite number > 0, 'median' or None, got {width!r}.")
+    return positive(width, "width")
 
 
 def _numpy_or_pytensor(*arrays: Any) -> Any:

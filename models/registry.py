@@ -58,6 +58,40 @@ def _ard_regression_variants() -> dict[str, dict[str, Any]]:
     }
 
 
+def _rvm_variants() -> dict[str, dict[str, Any]]:
+    from ardvark.models.kernels import RBF, Laplacian, Linear, Spline, ThinPlate
+
+    wide = RBF(width=1.5)
+    return {
+        "default": {},
+        "width given": {"kernel": wide},
+        "median width": {"kernel": Laplacian(width="median"), "bias": False},
+        "inferred width": {"kernel": Laplacian(width=None)},
+        "inferred inputs": {"kernel": RBF(width=None, per_input=True)},
+        "linear": {"kernel": Linear(), "a": 2.5, "b": 0.7},
+        "spline": {"kernel": Spline()},
+        "thin plate": {"kernel": ThinPlate()},
+        "callable": {"kernel": lambda X, centres: 1.0 / (1.0 + abs(X @ centres.T))},
+        "student": {"kernel": wide, "prior": "student"},
+        "student, inferred width": {"prior": "student"},
+        "shared": {"kernel": wide, "prior": "shared"},
+        "shared, no bias": {"prior": "shared", "bias": False},
+        "weights off": {"kernel": wide, "alpha": [0.5, *[float("inf"), 2.0, 1.0] * 4]},
+    }
+
+
+def _rvm_classification_variants() -> dict[str, dict[str, Any]]:
+    variants = _rvm_variants()  # the kernels are those of the regression
+    kept = ("default", "inferred inputs", "callable", "student", "shared", "weights off")
+    probit = variants["width given"] | {"link": "probit"}
+    return {name: variants[name] for name in kept} | {"probit": probit}
+
+
+def _rvm_regression_variants() -> dict[str, dict[str, Any]]:
+    variants = _rvm_variants()
+    return variants | {"fixed noise": variants["width given"] | {"noise": 0.3}}
+
+
 ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact")
 
 
@@ -84,6 +118,22 @@ MODELS: dict[str, ModelEntry] = {
         ARD_METHODS,
         _no_jump("subset_regression"),
         _ard_regression_variants,
+    ),
+    "rvm_classification": ModelEntry(
+        "rvm",
+        "binary",
+        "Tipping 2001",
+        ARD_METHODS,
+        _no_jump("subset_classification"),
+        _rvm_classification_variants,
+    ),
+    "rvm_regression": ModelEntry(
+        "rvm",
+        "regression",
+        "Tipping 2001",
+        ARD_METHODS,
+        _no_jump("subset_regression"),
+        _rvm_regression_variants,
     ),
 }
 

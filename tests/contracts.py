@@ -14,11 +14,12 @@ import pytensor
 import xarray as xr
 from arviz_stats import summary
 from scipy import stats
+from scipy.spatial.distance import cityblock, euclidean
 from scipy.special import log_expit, log_ndtr
 
 from ardvark.models.card import Card, card_of
 from ardvark.models.inputs import Inputs
-from ardvark.models.kernels import RBF, Polynomial
+from ardvark.models.kernels import RBF, Laplacian, Linear, Polynomial, Spline, ThinPlate
 from ardvark.models.registry import MODELS, builder, samples
 
 CHEAP = {"mode": "FAST_COMPILE"}
@@ -208,20 +209,51 @@ def logp(model: Any, point: dict[str, Any]) -> float:
 
 def ard_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
     """log p(alpha) + log p(w | alpha) + log p(t | eta), loops and scipy only."""
-    Phi = basis_by_hand(settings.get("basis"), X)
+    return linear_logp(task, point, basis_by_hand(settings.get("basis"), X), t, **settings)
+
+
+def rvm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
+    """The same on a kernel of the training rows, whose open scale has a log-normal prior."""
+    kernel = settings.get("kernel", RBF(width=None))
+    total, scale = 0.0, getattr(kernel, "width", None)
+    if "width" in point:
+        distance = cityblock if isinstance(kernel, Laplacian) else euclidean
+        median = np.median([distance(x, c) for i, x in enumerate(X) for c in X[:i]])
+        scale = float(point["width"])
+        total += stats.lognorm.logpdf(scale, 1, scale=median * np.exp(-1 / 2))
+    if "input_scale" in point:
+        scale = point["input_scale"]
+        typical = 1 / (4 * X.shape[1] * np.var(X, axis=0))
+        total += stats.lognorm.logpdf(scale, 2, scale=typical * np.exp(-2)).sum()
+    if isinstance(scale, str):  # "median"
+        scale = np.median([cityblock(x, c) for i, x in enumerate(X) for c in X[:i]])
+    Phi = np.array([[kernel_by_hand(kernel, x, c, scale) for c in X] for x in X])
+    return total + linear_logp(task, point, Phi, t, **({"link": "logit"} | settings))
+
+
+def linear_logp(
+    task: str, point: dict[str, Any], Phi: Any, t: Any, prior: str = "ard", **settings: Any
+) -> float:
     a, b = settings.get("a", 2.0), settings.get("b") or 2 / Phi.shape[1]
     fixed = settings.get("alpha")
     bias = settings.get("bias", True)
     weights, total = [0.0] * (Phi.shape[1] + 1), 0.0
     w_given = list(np.atleast_1d(point["w_active"] if "w_active" in point else point["w"]))
     for j in range(0 if bias else 1, Phi.shape[1] + 1):
+        if prior == "student":
+            weights[j] = w_given.pop(0) if j else float(point["bias"])
+            total += stats.t.logpdf(weights[j], 2 * a, scale=(b / a) ** 0.5)
+            continue
         block = "alpha" if j else "alpha_bias"
-        alpha = np.ravel(point[block])[max(j - 1, 0)] if fixed is None else fixed[j]
+        one_for_all = prior == "shared" and j > 0
+        place = 0 if one_for_all else max(j - 1, 0)
+        alpha = np.ravel(point[block])[place] if fixed is None else fixed[j]
         if np.isinf(alpha):
             continue
         weights[j] = w_given.pop(0) if j else float(point["bias"])
         total += stats.norm.logpdf(weights[j], 0, alpha**-0.5)
-        total += stats.gamma.logpdf(alpha, a, scale=1 / b) if fixed is None else 0.0
+        new = fixed is None and not (one_for_all and j > 1)
+        total += stats.gamma.logpdf(alpha, a, scale=1 / b) if new else 0.0
     eta = [weights[0] + sum(p * w for p, w in zip(row, weights[1:], strict=True)) for row in Phi]
     if task == "regression":
         sigma = settings.get("noise") or float(point["sigma"])
@@ -242,7 +274,30 @@ def basis_by_hand(basis: Any, X: Any) -> Any:
     return basis(X)
 
 
+def kernel_by_hand(kernel: Any, x: Any, c: Any, scale: Any) -> float:
+    """One value, of one row and one centre."""
+    if isinstance(kernel, RBF):
+        rate = scale if kernel.per_input else 1 / (2 * scale**2)
+        return float(np.exp(-np.sum(rate * (x - c) ** 2)))
+    if isinstance(kernel, Laplacian):
+        return float(np.exp(-cityblock(x, c) / scale))
+    if isinstance(kernel, ThinPlate):
+        r = euclidean(x, c) / scale
+        return r**2 * np.log(r) if r > 0 else 0.0
+    if isinstance(kernel, Linear):
+        return float(x @ c)
+    if isinstance(kernel, Spline):
+        product = 1.0
+        for u, v in zip(x, c, strict=True):
+            m = min(u, v)
+            product *= 1 + u * v + u * v * m - (u + v) / 2 * m**2 + m**3 / 3
+        return product
+    return float(kernel(x[None, :], c[None, :])[0, 0])
+
+
 HAND_LOGP: dict[str, Callable[..., float]] = {
     "ard_classification": ard_logp,
     "ard_regression": ard_logp,
+    "rvm_classification": rvm_logp,
+    "rvm_regression": rvm_logp,
 }

@@ -1,0 +1,109 @@
+"""The relevance vector machine: the linear models of `ard.py` on a kernel at each training row.
+
+    eta_n = bias + sum_m w_m k(x_n, x_m)          w_m has its own precision alpha_m
+
+Rows whose weight keeps a finite precision are the relevance vectors. The basis is part of the
+graph, so that it follows its data to new rows, and its weights carry the names of the rows.
+
+    Tipping, lecture 3 (and 2001)           here
+    K(x, x_n), w_0, w_n                     kernel, bias, w
+    alpha_n, sigma²                         alpha, sigma (standard deviation)
+    "independent alpha"                     prior="ard"       one alpha_m ~ Gamma(a, b) per weight
+    its marginal, a Student-t               prior="student"   the same with every alpha gone
+    "single alpha"                          prior="shared"    one alpha ~ Gamma(a, b) for all w
+    eta in exp(-eta |x - x_n|²)             width: eta = 1 / (2 width²)
+    eta_k of the η-RVR                      input_scale, by RBF(width=None, per_input=True)
+
+An inferred width is log-normal, its mean m the median distance of the training rows, its log with
+sd 1: 95 % lie in (0.085 m, 4.3 m). An inferred input_scale has sd 2 in the log and the mean
+1/(4 d var(x_k)), at which two rows are exp(-1/2) alike on average and no input is preferred; its
+median is a seventh of that, as if few inputs mattered. Both are free of units and both means are
+where `Evidence()` starts. A width that is not inferred is `pm.Data`: it stands in `constant_data`
+of a result, and `av.fit(model, data=[{"width": s}, ...])` compares widths on one compiled graph.
+The default is to infer: no rule is right for all data (on the sinc the median distance is too wide,
+RMS error 0.11 at best against 0.04).
+"""
+
+from typing import Any
+
+from ardvark.models.ard import Weights, regression_graph, two_class_graph
+from ardvark.models.inputs import Inputs
+from ardvark.models.kernels import RBF, Design, centred_on_rows
+
+__all__ = ["rvm_classification", "rvm_regression"]
+
+DEFAULT_KERNEL = RBF(width=None)
+
+
+def rvm_regression(
+    X: Any,
+    t: Any,
+    *,
+    kernel: Any = DEFAULT_KERNEL,
+    bias: bool = True,
+    alpha: Any = None,
+    a: float = 2.0,
+    b: float | None = None,
+    noise: float | None = None,
+    prior: str = "ard",
+) -> Any:
+    """Build the graph of a relevance vector regression with Gaussian noise.
+
+    Parameters
+    ----------
+    X : (N, d) table
+        Array, DataFrame or `Inputs`. Data are not rescaled: a kernel sees distances, so inputs
+        of different units want `av.standardise` or `per_input=True`.
+    t : N numbers
+    kernel : kernel object or function k(X, centres)
+        `RBF`, `Laplacian`, `Linear`, `Polynomial`, `Spline`, `ThinPlate`, or a function of two
+        tables that gives (N, M); it need not be positive definite. A width of None is inferred,
+        "median" is the median distance of the rows of X, a number is itself.
+    bias : bool
+        Whether there is a constant weight, with its own precision.
+    alpha : None or one precision per weight
+        None infers them; numbers fix them, the bias first, then one per row; inf = switched off.
+    a, b : float
+        Shape and rate of the Gamma hyperprior; `b=None` is 2/N.
+    noise : None or float
+        The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
+    prior : "ard", "student" or "shared"
+        One precision per weight; the same integrated out, which leaves no Gaussian block and so
+        is for samplers only; one precision for all weights but the bias, which is not sparse.
+    """
+    weights = Weights(bias, alpha, a, b, prior)
+    return regression_graph("rvm_regression", X, t, _on_rows(kernel), noise, weights)
+
+
+def rvm_classification(
+    X: Any,
+    t: Any,
+    *,
+    kernel: Any = DEFAULT_KERNEL,
+    link: str = "logit",
+    bias: bool = True,
+    alpha: Any = None,
+    a: float = 2.0,
+    b: float | None = None,
+    prior: str = "ard",
+) -> Any:
+    """Build the graph of a relevance vector classifier of two classes.
+
+    Parameters
+    ----------
+    X : (N, d) table
+    t : N labels of two classes
+        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    link : "logit" or "probit"
+    kernel, bias, alpha, a, b, prior
+        As in `rvm_regression`.
+    """
+    weights = Weights(bias, alpha, a, b, prior)
+    return two_class_graph("rvm_classification", X, t, _on_rows(kernel), link, weights)
+
+
+def _on_rows(kernel: Any) -> Any:
+    def design(inputs: Inputs) -> Design:
+        return centred_on_rows(inputs, kernel)
+
+    return design
