@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from ardvark.inference.sites import Array
 
@@ -16,7 +17,7 @@ __all__ = ["best_precisions"]
 
 @njit(cache=True)
 def best_precisions(
-    precision: Array, free: Array, r: Array, u: Array, least: float, largest: float
+    precision: Array, free: NDArray[np.bool_], r: Array, u: Array, least: float, largest: float
 ) -> tuple[Array, Array]:
     """Best precision of each weight, the others fixed, and its gain; weights not free: -inf.
 

@@ -76,7 +76,9 @@ class ArdStep(NamedTuple):
     @property
     def active(self) -> Mask:
         """Weights in the model after this step (d,)."""
-        return np.isfinite(self.precision)
+        active = np.zeros(self.size, bool)
+        active[self.on] = True
+        return active
 
 
 class ArdResult(NamedTuple):
