@@ -27,7 +27,7 @@ __all__ = [
     "store",
 ]
 
-DEFAULT_METHODS = "laplace,nuts"
+DEFAULT_METHODS = "laplace,ep,nuts"
 DEFAULT_MODELS = {"binary": "ard_classification", "regression": "rvm_regression"}
 
 
@@ -153,7 +153,11 @@ def at_same_hyperparameters(
 
     if "nuts" not in trees:
         return {}
-    found = [name for name, tree in trees.items() if tree.attrs.get("hyper") == "evidence"]
+    found = [
+        name
+        for name, tree in trees.items()
+        if tree.attrs.get("hyper") in ("evidence", "predictive")
+    ]
     names = ["nuts_fixed"] if len(found) == 1 else [f"nuts_fixed_{name}" for name in found]
     fixed = [av.NUTS(hyper=av.Fixed(trees[name])) for name in found]
     return fit_all(model, zip(names, fixed, strict=True), task, output)

@@ -30,6 +30,10 @@ def _own_findings(case: Case, name: str) -> Iterator[dict[str, str]]:
     if not case.facts[name]["converged"] and quality.ok:
         advice = "Do not use its answer: look at its settings and at the data."
         yield _finding("bad", f"{name} did not converge.", advice, part)
+    caution = str(case.trees[name].attrs.get("caution", ""))
+    if caution:
+        text, _, advice = caution.partition(". ")
+        yield _finding("warn", f"{name}: {text}.", advice, part)
     for sentence in [] if quality.ok else quality.sentences:
         text, _, advice = sentence.partition(". ")
         yield _finding("bad", f"{name}: {text.rstrip('.')}.", advice, part)

@@ -395,3 +395,11 @@ def test_numbers_as_people_write_them():
     assert plain({"a": [np.float64("nan"), np.inf, np.int64(2), np.True_]}) == {
         "a": [None, "inf", 2, True]
     }
+
+
+def test_caution_of_a_fit_is_shown(trees, tmp_path):
+    warned = {name: tree.copy() for name, tree in trees.items()}
+    first = next(iter(warned))
+    warned[first].attrs["caution"] = "the prior of w[x0] is very wide. Check with Exact()."
+    page, _ = written(warned, tmp_path)
+    assert f"{first}: the prior of w[x0] is very wide." in page and "Check with Exact()." in page
