@@ -233,13 +233,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 def _plain_warnings() -> None:
     """Ardvark's own warnings as one line each; those of other packages are for --debug."""
-    from ardvark.errors import ConvergenceWarning, InputWarning
+    from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputWarning
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
     warnings.simplefilter("ignore")
-    for category in (InputWarning, ConvergenceWarning):
+    for category in (InputWarning, ConvergenceWarning, AccuracyWarning):
         warnings.simplefilter("always", category)
     warnings.showwarning = show
 

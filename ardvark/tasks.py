@@ -179,6 +179,7 @@ def outcome(tree: Any) -> dict[str, Any]:
         "converged": bool(attributes.get("converged", False)),
         "seconds": float(attributes.get("seconds", float("nan"))),
         "hyper": str(attributes.get("hyper", "")),
+        **{n: str(attributes[n]) for n in ("problems", "caution") if attributes.get(n)},
     }
 
 

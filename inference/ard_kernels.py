@@ -17,7 +17,7 @@ __all__ = ["best_precisions"]
 
 @njit(cache=True)
 def best_precisions(
-    precision: Array, free: NDArray[np.bool_], r: Array, u: Array, least: float, largest: float
+    precision: Array, free: NDArray[np.bool_], r: Array, u: Array, least: Array, largest: Array
 ) -> tuple[Array, Array]:
     """Best precision of each weight, the others fixed, and its gain; weights not free: -inf.
 
@@ -31,8 +31,8 @@ def best_precisions(
             continue
         gain, relevance = 0.0, u[j] * u[j] - r[j]
         if relevance > 0.0:
-            alpha = max(r[j] * r[j] / relevance, least)  # Qi (15)
-            if alpha <= largest:
+            alpha = max(r[j] * r[j] / relevance, least[j])  # Qi (15)
+            if alpha <= largest[j]:
                 best[j] = alpha
                 gain = 0.5 * (u[j] * u[j] / (alpha + r[j]) - math.log1p(r[j] / alpha))
         if precision[j] < np.inf:

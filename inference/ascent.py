@@ -85,7 +85,7 @@ class Ascent:
         """The best end over all starts."""
         starts = self.settings.start
         ends = [self._from(s) for s in (starts if isinstance(starts, list) else [starts])]
-        return ends[int(np.argmin([loss for loss, _ in ends]))][1]
+        return ends[_least([loss for loss, _ in ends], "the end of every start")][1]
 
     def _from(self, start: Any) -> tuple[float, Settled]:
         """What is to be small at the end, and the end."""
@@ -93,7 +93,8 @@ class Ascent:
         settled = self._rounds(start)
         if isinstance(self.settings, Predictive):
             return self._choose(start, settled)
-        return -settled.fit.log_evidence, settled
+        extra = self.latent.adjoint.log_prior(self.theta)[0] if self.with_prior else 0.0
+        return -settled.fit.log_evidence - extra, settled
 
     def _quiet(self) -> dict[str, Array]:
         """Gaussian noise starts at a tenth of its typical value.
@@ -125,27 +126,30 @@ class Ascent:
     def _rounds(self, start: Any) -> Settled:
         others = [n for n in self.rest if self.noise is None or n != self.noise.name]
         rounds = self.settings.max_rounds if self.ard and others else 1
-        path, best, gain, ok = None, -math.inf, math.inf, True
+        path, best, gain = None, -math.inf, math.inf
         site_model = fit = None
         for number in range(rounds):
-            ok = True
+            stopped = ""
             if self.ard:
                 steps = self._ard_steps if self.noise is None else self._gaussian_steps
                 path = steps(start if number == 0 else self.theta)
-                ok, fit = path.converged, path.fit
-                site_model = self.latent.at(self.theta)
+                fit, site_model = path.fit, self.latent.at(self.theta)
+                if not path.converged:
+                    stopped = f"the ARD steps stopped after {path.steps}. Raise max_steps."
             if others:
                 site_model, fit, climbed = self._climb(fit)
-                ok = ok and climbed
+                if not climbed:
+                    stopped = "the gradient ascent stopped short. Raise max_steps, or change start."
             assert site_model is not None and fit is not None
             gain, best = fit.log_evidence - best, fit.log_evidence
             self.tick(f"round {number + 1}, log evidence {best:.4f}")
             if gain < self.settings.tolerance:
                 break
-        settled = ok and (rounds == 1 or gain < self.settings.tolerance)
-        reason = "" if settled else f"the last round still gained {gain:.2g} nats"
+        if not stopped and rounds > 1 and gain >= self.settings.tolerance:
+            stopped = f"round {rounds} still gained {gain:.2g} nats. Raise max_rounds."
         assert site_model is not None and fit is not None
-        converged = settled and fit.converged
+        converged = not stopped and fit.converged
+        reason = stopped if fit.converged else ""  # else the approximation itself is the reason
         return Settled(self.theta, site_model, fit, converged, "evidence", reason, path)
 
     def _ard_steps(self, start: Any) -> ArdResult:
@@ -215,7 +219,7 @@ class Ascent:
             path = self._path(start)
         assert path is not None
         scores = [self.settings.of(step) for step in path.path]
-        chosen = int(np.argmin(scores))  # the first of equals
+        chosen = _least(scores, "the criterion at every step")
         self._set_precisions(path.path[chosen].precision)
         site_model = self.latent.at(self.theta)
         fit = self.method.approximate(site_model)
@@ -275,3 +279,11 @@ class Ascent:
         self.theta, _ = at(u)
         site_model = latent.at(self.theta)
         return site_model, self.method.approximate(site_model, last[0]), success
+
+
+def _least(numbers: list[float], what: str) -> int:
+    """Index of the smallest number, the first of equals; NaN never wins."""
+    values = np.where(np.isnan(numbers), np.inf, numbers)
+    if not np.any(values < np.inf):
+        raise InputError(f"{what} is NaN or infinite: there is nothing to choose from")
+    return int(np.argmin(values))

@@ -42,10 +42,14 @@ def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:
 @contextmanager
 def replaced_data(model: Any, values: Mapping[str, Any]) -> Iterator[None]:
     """Give the model's `pm.Data` other values, of any length, and put the old ones back."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"new data must be a mapping name → array, got {type(values).__name__}")
     known = [v.name for v in model.data_vars]
     if unknown := [name for name in values if name not in known]:
         listed = ", ".join(known) or "none: its inputs are constants. Wrap them in pm.Data"
         raise InputError(f"the model has no pm.Data named {unknown[0]!r}; it has {listed}")
+    for name, value in values.items():
+        _check_values(model[name], name, value)
     before = {name: model[name].get_value() for name in values}
     coords = dict(model.coords)
     try:
@@ -55,10 +59,28 @@ def replaced_data(model: Any, values: Mapping[str, Any]) -> Iterator[None]:
         _set_data(model, before, coords)
 
 
+def _check_values(variable: Any, name: str, value: Any) -> None:
+    """Refuse what cannot be the values of a `pm.Data`, by name and first bad place."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"new values of {name!r} must be numbers, got dtype {array.dtype}")
+    if array.ndim != variable.ndim:
+        raise InputError(
+            f"new values of {name!r} have {array.ndim} dimensions, not {variable.ndim}"
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        place = tuple(map(int, bad[0]))
+        raise InputError(f"new values of {name!r} have {array[place]} at index {place}")
+    whole = np.dtype(variable.dtype).kind in "biu"
+    if whole and not np.array_equal(array, array.astype(variable.dtype)):
+        raise InputError(f"new values of {name!r} must be whole numbers ({variable.dtype})")
+
+
 def _set_data(model: Any, values: Mapping[str, Any], coords: Mapping[str, Any]) -> None:
     with quick():  # `set_data` compiles a function for each dim: seconds in the default mode
         for name, value in values.items():
-            array = np.asarray(value)
+            array = np.asarray(value).astype(model[name].dtype)
             dims = model.named_vars_to_dims.get(name) or ()
             own = {
                 dim: coords.get(dim) or range(n)

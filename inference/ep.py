@@ -130,6 +130,8 @@ class EP:
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
         """Gaussian posterior of `model`, started from the sites of a `warm` fit or from none."""
         prior = Prior(model)
+        if not prior.on.any() and not isinstance(model.sites, StepSites):
+            return self._fit(prior, _known_rows(prior))
         start = _start(prior, warm)
         kind = _kernel_kind(model.sites)
         rows = None
@@ -389,6 +391,15 @@ def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
     known = variance < 1e-200  # no weight is on: eta is its prior mean
     eta, share = tilted_nodes(sites.log, mean, np.where(known, 1.0, variance))
     return np.where(known, mean, eta), share
+
+
+def _known_rows(prior: Prior) -> _Rows:
+    """No weight is on, so eta is known: the sites are the expansions there, the limit of EP."""
+    eta = prior.eta_mean
+    site = prior.model.sites.derivatives(eta)
+    tau, nu = -site.second, site.first - site.second * eta
+    still = np.zeros_like(eta)
+    return _Rows(0, 0.0, 0, 0, 0, tau, nu, eta, still, np.asarray(site.value))
 
 
 def _start(prior: Prior, warm: GaussianFit | None) -> tuple[Array, Array]:

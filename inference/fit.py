@@ -32,7 +32,7 @@ from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.methods import METHODS
 from ardvark.inference.progress import progress
 from ardvark.inference.settled import Settled
-from ardvark.inference.sites import Array
+from ardvark.inference.sites import Array, GaussianSites
 from ardvark.inference.tree import (
     TREATMENTS,
     assemble,
@@ -52,6 +52,7 @@ from ardvark.models.registry import MODELS
 __all__ = ["fit"]
 
 
+_PERFECT = 1e-3  # residual, relative to the target: less is no noise at all
 _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
 
 
@@ -107,8 +108,11 @@ def fit(
     _check_pair(model, name)
     if data is None:
         return _fit_one(model, name, settings, run)
+    if isinstance(data, Mapping):
+        raise InputError("data must be a list of mappings name → array, one for each fit; got one")
     trees = []
     for values in data:
+        _check_labels(model, values)
         with replaced_data(model, values):
             trees.append(_fit_one(model, name, settings, run))
     return trees
@@ -180,11 +184,22 @@ def _fit_gaussian(
 
 
 def _caution(latent: LatentGaussian, settled: Settled) -> str:
-    """Say so where a search has driven precisions to where approximate evidences are worst."""
+    """Say so where a search has ended at a place that deserves no trust."""
     if settled.path is None:
         return ""
     prior = settled.fit.posterior.prior
     assert prior.variance is not None
+    if isinstance(settled.model.sites, GaussianSites):
+        rows, weights = prior.projection.shape
+        fit = settled.fit.posterior.eta_mean - settled.model.sites.mean
+        left = np.sqrt(np.mean(fit**2) / np.mean(settled.model.sites.mean**2))
+        if left > _PERFECT:
+            return ""
+        return (
+            f"the search has explained {rows} targets by {weights} weights with a residual of "
+            f"{left:.1g} of their size: nothing is left for noise, and the evidence has no maximum "
+            f"worth the name. Fix the noise, or use NUTS."
+        )
     spread = np.sqrt(prior.variance) * prior.projection.std(axis=0)  # prior sd of eta, by weight
     if not spread.size or spread.max() <= _WIDEST:
         return ""
@@ -200,10 +215,12 @@ def _why(settled: Settled) -> str:
     if settled.converged:
         return ""
     if settled.reason:
-        return f"not converged: {settled.reason}. Raise max_rounds or max_steps of Evidence()."
+        return f"not converged: {settled.reason}"
     numbers = ", ".join(f"{k} {v:.3g}" for k, v in settled.fit.info.items())
-    count = settled.fit.iterations
-    return f"not converged after {count} iterations ({numbers}). Raise max_iterations."
+    return (
+        f"the approximation did not converge in {settled.fit.iterations} iterations ({numbers}). "
+        f"Raise its own limit (max_iterations, max_sweeps), or look at the data."
+    )
 
 
 def _posterior(latent: LatentGaussian, w: Array, theta: Mapping[str, Array]) -> xr.Dataset:
@@ -224,7 +241,7 @@ def _posterior(latent: LatentGaussian, w: Array, theta: Mapping[str, Array]) -> 
             posterior,
             var_names=derived,
             model=model,
-            merge_dataset=True,
+            extend_dataset=True,
             progressbar=False,
             compile_kwargs={"mode": "FAST_COMPILE"},
         )
@@ -420,6 +437,19 @@ def _the_seed(random_seed: int | None) -> int:
 def _check_model(model: Any) -> None:
     if not hasattr(model, "free_RVs"):
         raise InputError(f"model must be a pm.Model, got {type(model).__name__}")
+
+
+def _check_labels(model: Any, values: Mapping[str, Any]) -> None:
+    """Refuse new labels of a two-class model that are no codes 0 and 1."""
+    card = card_of(model)
+    if card is None or card.task != "binary" or "t_observed" not in values:
+        return
+    codes = np.unique(np.asarray(values["t_observed"]))
+    if not np.isin(codes, (0, 1)).all():
+        raise InputError(
+            f"data: t_observed must hold the codes 0 and 1 (for {card.classes[0]!r} and "  # type: ignore[index]
+            f"{card.classes[1]!r}), found {codes[:5].tolist()}"  # type: ignore[index]
+        )
 
 
 def _check_pair(model: Any, name: str) -> None:

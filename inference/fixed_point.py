@@ -20,11 +20,11 @@ import numpy as np
 
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sequential_ard import (
-    BOUNDS,
     Approximate,
     ArdResult,
     ArdStep,
     Mask,
+    precision_bounds,
     start_precisions,
 )
 from ardvark.inference.sites import Array
@@ -49,7 +49,7 @@ def fixed_point_ard(
     start_precision: float | None = None,
     tolerance: float = 1e-6,
     max_steps: int = 5000,
-    bounds: tuple[float, float] = BOUNDS,
+    bounds: tuple[float, float] | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> ArdResult:
     """Update every precision in each step until none moves; arguments as in `sequential_ard`.
@@ -63,13 +63,14 @@ def fixed_point_ard(
     precision = start_precisions(model, free, everything, start_precision)
     fit = approximate(replace(model, precision=precision), None)
     path = [ArdStep.at("start", -1, 0.0, precision, fit)]
+    least, largest = precision_bounds(model, bounds)
     while True:
         on = free & np.isfinite(precision)
         variance = fit.posterior.marginal_variance[on]
         with np.errstate(divide="ignore", invalid="ignore"):
             wanted = update(precision[on], fit.posterior.mean[on], variance)
-        wanted = np.clip(np.where(np.isnan(wanted), np.inf, wanted), bounds[0], None)
-        wanted[wanted > bounds[1]] = np.inf
+        wanted = np.maximum(np.where(np.isnan(wanted), np.inf, wanted), least[on])
+        wanted[wanted > largest[on]] = np.inf
         gamma = np.clip(1.0 - precision[on] * variance, 0.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             change = np.abs(np.log(wanted / precision[on])) * gamma

@@ -17,7 +17,7 @@ from ardvark.inference.approximation import GaussianFit
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
 from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.sequential_ard import BOUNDS, ArdResult, ArdStep, Mask
+from ardvark.inference.sequential_ard import ArdResult, ArdStep, Mask
 from ardvark.inference.sites import GaussianSites
 
 __all__ = ["Noise", "ard_path", "noise_of", "search"]
@@ -94,7 +94,6 @@ def search(
         start_noise=sd if given_noise else None,
         tolerance=tolerance,
         max_steps=max_steps,
-        bounds=BOUNDS,
         tick=tick,
     )
 

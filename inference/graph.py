@@ -57,13 +57,20 @@ def read_model(
         raise InputError(f"model must be a pm.Model, got {type(model).__name__}")
     names = None if weights is None else (weights,) if isinstance(weights, str) else tuple(weights)
     terms = tuple(v.name for v in (*model.basic_RVs, *model.deterministics, *model.potentials))
-    key = (names, predictor, terms)  # a graph that has grown since is read anew
+    lengths = tuple(sorted((d, len(model.coords[d])) for d in _free_dims(model)))
+    key = (names, predictor, terms, lengths)  # a graph that has grown since is read anew
     kept = _READ.setdefault(model, {})
     if key not in kept:
         latent = LatentGaussian(_read(model, names, predictor))
         verify(latent)
         kept[key] = latent
     return kept[key]
+
+
+def _free_dims(model: Any) -> set[str]:
+    """Dims of the free variables that have coordinates: these can change their length."""
+    dims = {d for rv in model.free_RVs for d in model.named_vars_to_dims.get(rv.name) or ()}
+    return {d for d in dims if model.coords.get(d) is not None}
 
 
 def _read(model: Any, names: tuple[str, ...] | None, predictor: str) -> Reading:

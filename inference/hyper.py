@@ -197,4 +197,8 @@ def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
             f"these are "
             f"{', '.join(names) or 'none'}"
         )
-    return {name: np.asarray(values[name], float) for name in names}
+    found = {name: np.asarray(values[name], float) for name in names}
+    for name, value in found.items():
+        if np.isnan(value).any():
+            raise InputError(f"Fixed(values) has NaN in {name!r}")
+    return found

@@ -162,10 +162,10 @@ class LatentGaussian:
 
     def affine_map(self, theta: Theta | None = None) -> tuple[Array, Array]:
         """Projection A (N, d) and offset o (N,): eta = A w + o."""
-        data = [v.get_value(borrow=True) for v in self._eta_data]
+        data = [v.get_value() for v in self._eta_data]
         if self._known_map is not None and not self.eta_depends:
             known, projection, offset = self._known_map
-            if all(a is b for a, b in zip(known, data, strict=True)):
+            if all(np.array_equal(a, b) for a, b in zip(known, data, strict=True)):
                 return projection, offset
         values, d = self.ordered(theta), self.n_weights
         offset = np.array(self._eta_batch(np.zeros((1, d)), *values)[0])

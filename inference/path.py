@@ -6,6 +6,8 @@ weights at each of them, by the method of the tree and from the step before, and
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,11 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
         raise InputError(f"t_test must be {len(rows)} labels of the classes {list(card.classes)}")
     latent = read_model(model)
     blocks = {block: name for name, block in latent.ard_precisions.items()}
-    settings = METHODS[tree.attrs["method"]].load(METHODS[tree.attrs["method"]].settings)()
+    entry = METHODS[tree.attrs["method"]]
+    kind = entry.load(entry.settings)
+    kept = {f.name for f in fields(kind)} - {"hyper", "weights"}
+    asked = json.loads(tree.attrs["settings"])
+    settings = kind(**{name: value for name, value in asked.items() if name in kept})
     theta = {name: tree["fit"][name].values for name in latent.hyper}
     with replaced_data(model, card.new_data(rows)):
         projection, offset = latent.affine_map(theta)

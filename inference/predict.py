@@ -14,7 +14,8 @@ know already. Draws of a sampler are averaged, each with its own hyperparameters
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ardvark.models.inputs import scaled_like
 
 __all__ = ["predict"]
 
+_SHAPE_WORDS = ("shape", "broadcast", "dimension", "mismatch")
 _MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
 
 
@@ -67,6 +69,8 @@ def predict(
     xr.DataArray
         Two classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
     """
+    if "posterior" not in tree.children:
+        raise InputError("tree has no posterior group: it is not the tree of a fit")
     settings = json.loads(tree.attrs.get("settings", "{}"))
     names = weights if weights is not None else settings.get("weights")
     latent = read_model(
@@ -75,7 +79,7 @@ def predict(
         predictor=predictor or settings.get("predictor", "eta"),
     )
     values = _new_values(model, latent, X_new)
-    with replaced_data(model, values):
+    with replaced_data(model, values), _readable_shapes(latent):
         if "mean_vector" in tree.children.get("fit", {}):
             belief: _Belief = _Gaussian(latent, tree)
         else:
@@ -89,6 +93,21 @@ def predict(
     if moments is None:
         moments = _by_simulation(model, latent, tree, values, random_seed)
     return _rows(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+
+
+@contextmanager
+def _readable_shapes(latent: LatentGaussian) -> Iterator[None]:
+    """Say what to do when part of the graph keeps the length of the old rows."""
+    try:
+        yield
+    except (AssertionError, ValueError) as error:
+        if isinstance(error, InputError) or not any(w in str(error).lower() for w in _SHAPE_WORDS):
+            raise
+        raise InputError(
+            f"part of the model keeps its number of rows whatever the inputs are: give the "
+            f"observed {latent.observed!r} and all else that has one value per row as a pm.Data, "
+            f"and new values of it in X_new ({error})"
+        ) from error
 
 
 class _Gaussian:
@@ -126,11 +145,8 @@ class _Gaussian:
         return np.exp(sites.tilted(self.mean, np.maximum(self.variance, 1e-300)).log_z)
 
     def gaussian_noise(self) -> tuple[Array, Array] | None:
-        sites = self.latent.sites(self.theta, observed=np.zeros(len(self.mean)))
-        if not _is_identity_gaussian(sites):
-            return None
-        assert isinstance(sites, GaussianSites)
-        return self.mean, np.sqrt(self.variance + 1.0 / sites.precision)
+        noise = _noise_variance(self.latent, self.theta, len(self.mean))
+        return None if noise is None else (self.mean, np.sqrt(self.variance + noise))
 
 
 class _Draws:
@@ -163,9 +179,7 @@ class _Draws:
 
     def gaussian_noise(self) -> tuple[Array, Array] | None:
         start = {name: values[0] for name, values in self.theta.items()}
-        if not _is_identity_gaussian(
-            self.latent.sites(start, observed=np.zeros(self.eta.shape[1]))
-        ):
+        if _noise_variance(self.latent, start, self.eta.shape[1]) is None:
             return None
         # At t = 0 and η = 0 a Gaussian site is log N(0; 0, σ²): the noise of each draw.
         log_peak = self.latent.log_sites_of(
@@ -178,9 +192,14 @@ class _Draws:
 _Belief = _Gaussian | _Draws
 
 
-def _is_identity_gaussian(sites: Any) -> bool:
-    """Whether t ~ N(η, σ²): a Gaussian site whose mean is the observed t, here 0."""
-    return isinstance(sites, GaussianSites) and bool(np.allclose(sites.mean, 0.0, atol=1e-9))
+def _noise_variance(latent: LatentGaussian, theta: Mapping[str, Any], rows: int) -> Array | None:
+    """σ² if t ~ N(η, σ²): sites that are Gaussian and centred on the observed t, whatever it is."""
+    for value in (0.0, 1.0):  # at 0 alone t ~ N(c η, σ²) would pass
+        sites = latent.sites(theta, observed=np.full(rows, value))
+        if not isinstance(sites, GaussianSites) or not np.allclose(sites.mean, value, atol=1e-9):
+            return None
+    assert isinstance(sites, GaussianSites)
+    return 1.0 / np.asarray(sites.precision)
 
 
 def _new_values(model: Any, latent: LatentGaussian, X_new: Any) -> dict[str, Array]:
@@ -195,7 +214,7 @@ def _new_values(model: Any, latent: LatentGaussian, X_new: Any) -> dict[str, Arr
         return card.new_data(scaled_like(X_new, card.scaling, card.feature_names))
     feeding = latent.predictor_data
     if isinstance(X_new, Mapping):
-        return {name: np.asarray(value) for name, value in X_new.items()}
+        return {name: np.atleast_1d(np.asarray(value)) for name, value in X_new.items()}
     if len(feeding) != 1:
         found = ", ".join(feeding) or "none: its inputs are constants, wrap them in pm.Data"
         raise InputError(
@@ -211,7 +230,7 @@ def _by_simulation(
     """Mean and sd of posterior predictive draws, for likelihoods without a closed form."""
     import pymc as pm
 
-    rows = len(next(iter(values.values())))
+    rows = max(len(value) for value in values.values())
     fillers = {
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }

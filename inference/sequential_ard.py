@@ -35,11 +35,18 @@ from numpy.typing import NDArray
 from ardvark.inference.approximation import GaussianFit
 from ardvark.inference.ard_kernels import best_precisions
 from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.sites import Array
+from ardvark.inference.sites import Array, GaussianSites
 
-__all__ = ["BOUNDS", "ArdResult", "ArdStep", "sequential_ard", "start_precisions"]
+__all__ = [
+    "BOUNDS",
+    "ArdResult",
+    "ArdStep",
+    "precision_bounds",
+    "sequential_ard",
+    "start_precisions",
+]
 
-BOUNDS = (1e-6, 1e12)  # on separable data precisions drift down without end
+BOUNDS = (1e-6, 1e12)  # times x²/η²; on separable data precisions drift down without end
 
 Mask = NDArray[np.bool_]
 Approximate = Callable[[SiteModel, GaussianFit | None], GaussianFit]
@@ -104,7 +111,7 @@ def sequential_ard(
     start_precision: float | None = None,
     tolerance: float = 1e-6,
     max_steps: int = 1000,
-    bounds: tuple[float, float] = BOUNDS,
+    bounds: tuple[float, float] | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> ArdResult:
     """Maximise the evidence over the precisions of `optimised` weights, one at a time.
@@ -127,15 +134,21 @@ def sequential_ard(
     max_steps
         Changes before the result is returned with `converged=False`.
     bounds
-        Least and largest precision; beyond the largest a weight is deleted.
+        Least and largest precision; beyond the largest a weight is deleted. None: `BOUNDS` in
+        units of the data (`precision_bounds`), so that nothing depends on units.
     tick
         Told of each step.
     """
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     precision = start_precisions(model, free, start, start_precision)
     fit = approximate(replace(model, precision=precision), None)
+    if not np.isfinite(fit.log_evidence):
+        raise ValueError(
+            f"sequential ARD cannot begin: the log evidence at its start is {fit.log_evidence}. "
+            f"Look for rows that the likelihood calls impossible."
+        )
     path = [ArdStep.at("start", -1, 0.0, precision, fit)]
-    promises = _Promises(model, free, bounds, tolerance)
+    promises = _Promises(model, free, precision_bounds(model, bounds), tolerance)
     seen, careful = {_state(precision)}, False
     while True:
         weight, wanted, gain = promises.largest(precision, fit)
@@ -160,6 +173,24 @@ def sequential_ard(
             tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
 
 
+def precision_bounds(
+    model: SiteModel, bounds: tuple[float, float] | None = None
+) -> tuple[Array, Array]:
+    """Least and largest precision of each weight: as given, or `BOUNDS` times mean x² / η².
+
+    η has the scale of the target for Gaussian sites, and scale 1 for all others.
+    """
+    ones = np.ones(model.mean.size)
+    if bounds is not None:
+        return bounds[0] * ones, bounds[1] * ones
+    eta = 1.0
+    if isinstance(model.sites, GaussianSites):
+        eta = float(np.mean(np.square(model.sites.mean - model.offset))) or 1.0
+    scale = np.mean(np.square(model.projection), axis=0) / eta
+    scale = np.where(scale > 0, scale, 1.0)
+    return BOUNDS[0] * scale, BOUNDS[1] * scale
+
+
 class _Promises:
     """The change of one precision that gains most under fixed sites.
 
@@ -168,7 +199,7 @@ class _Promises:
     """
 
     def __init__(
-        self, model: SiteModel, free: Mask, bounds: tuple[float, float], tolerance: float
+        self, model: SiteModel, free: Mask, bounds: tuple[Array, Array], tolerance: float
     ) -> None:
         self.model, self.free, self.bounds, self.tolerance = model, free, bounds, tolerance
         self.squares = np.square(model.projection)
@@ -192,7 +223,8 @@ class _Promises:
         self, weights: NDArray[np.intp], precision: Array, r: Array, u: Array
     ) -> tuple[int, float, float]:
         free = self.free[weights] & ~self.blocked[weights]
-        best, gains = best_precisions(precision[weights], free, r, u, *self.bounds)
+        least, largest = (bound[weights] for bound in self.bounds)
+        best, gains = best_precisions(precision[weights], free, r, u, least, largest)
         if not gains.size:
             return 0, np.inf, -np.inf
         first = int(np.argmax(gains))

@@ -40,6 +40,7 @@ from ardvark.models.checks import (
     one_of,
     positive,
     warn_about_columns,
+    warn_about_target,
 )
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import Basis, Design, Scale, expand
@@ -173,6 +174,8 @@ def regression_graph(
     design = design_of(inputs)
     sigma_fixed = None if noise is None else positive(noise, "noise")
     spread = np.array(target.std() or 1.0)
+    if weights.alpha is None and weights.b is None:
+        warn_about_target(target)
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:

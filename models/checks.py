@@ -31,11 +31,13 @@ __all__ = [
     "positive",
     "positive_integer",
     "warn_about_columns",
+    "warn_about_target",
 ]
 
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
 
+ODD_TARGET = 30.0  # root mean square of t beyond which the default hyperprior is far off
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
 LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
 
@@ -275,6 +277,17 @@ def _is_integer(value: Any) -> bool:
 
 
 # --- legal columns that deserve a second look ------------------------------------------------
+
+
+def warn_about_target(t: Array) -> None:
+    """Warn of a target far from unit scale, for which the default hyperprior is not meant."""
+    size = float(np.sqrt(np.mean(np.square(t))))
+    if size > 0 and not 1 / ODD_TARGET <= size <= ODD_TARGET:
+        warn(
+            f"t has a root mean square of {size:.3g}; the default hyperprior (b=None) is meant for "
+            f"targets near 1 and says all but nothing of yours. Standardise t, or give b (2/d times "
+            f"the mean square of t keeps its meaning). Evidence() does not see the hyperprior."
+        )
 
 
 def warn_about_columns(X: Inputs) -> None:

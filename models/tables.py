@@ -208,11 +208,12 @@ def refuse_other_columns(names: tuple[str, ...], expected: tuple[str, ...]) -> N
             f"X_new has {len(names)} columns, the model has {len(expected)}: {listed(expected)}."
         )
     unnamed = default_names(len(names))
-    if names == expected or unnamed in (names, expected):
+    permuted = set(names) == set(expected) and names != expected
+    if not permuted and (names == expected or unnamed in (names, expected)):
         return
     column = next(i for i, pair in enumerate(zip(names, expected, strict=True)) if len({*pair}) > 1)
     found = f"{names[column]!r} is where the model has {expected[column]!r} (column {column})"
-    if set(names) == set(expected):
+    if permuted:
         raise InputError(
             f"X_new has the model's columns in another order: {found}. Columns are never "
             f"re-ordered silently: give X_new[list(feature_names)]."

@@ -83,6 +83,7 @@ def test_default_hyperprior_keeps_eta_near_one_and_a_half_whatever_d():
         assert 0.6 < half_width < 1.2  # N(0, 2) has 0.95, the t of d = 1 has 0.74
 
 
+@pytest.mark.filterwarnings("ignore:t has a root mean square")
 def test_noise_prior_has_the_unit_of_the_target():
     for unit in (1.0, 1000.0):
         model = ard_regression(X, unit * TARGET)

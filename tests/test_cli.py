@@ -172,8 +172,8 @@ def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
     page = out.read_text("utf-8")
     assert "ardvark report" in page and "--model ard_classification" in page
     names = [method if isinstance(method, str) else "fixed" for _, method, _ in fitted]
-    assert names == ["laplace", "nuts", "fixed"]
-    settings = fitted[2][2]
+    assert names == ["laplace", "ep", "nuts", "fixed"]
+    settings = fitted[3][2]
     assert settings["random_seed"] == 7 and settings["draws"] == 200 and not settings["progressbar"]
     X = fitted[0][0]["X"].get_value()
     assert np.allclose(X.mean(axis=0), 0, atol=1e-9) and np.allclose(X.std(axis=0), 1, atol=0.05)
@@ -215,8 +215,9 @@ def test_fit_stores_trees_that_compare_reads(csv, fitted, tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["fit", str(csv), "--out", str(run), "--json"]) == 0
     stored = json.loads(capsys.readouterr().out)
-    assert sorted(stored) == ["laplace", "nuts"]
-    assert sorted(path.name for path in run.iterdir()) == ["laplace.zarr", "nuts.zarr"]
+    assert sorted(stored) == ["ep", "laplace", "nuts"]
+    names = sorted(path.name for path in run.iterdir())
+    assert names == ["ep.zarr", "laplace.zarr", "nuts.zarr"]
     assert main(["compare", str(run / "laplace.zarr"), str(run / "nuts.zarr"), "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert table["laplace"]["reference"] == "nuts"

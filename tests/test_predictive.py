@@ -8,7 +8,7 @@ from ardvark.inference.ard_kernels import best_precisions
 from ardvark.inference.ep import EP
 from ardvark.inference.graph import read_model
 from ardvark.inference.hyper import CRITERIA
-from ardvark.inference.sequential_ard import BOUNDS, _statistics
+from ardvark.inference.sequential_ard import _statistics, precision_bounds
 from ardvark.inference.starts import active_at_start
 
 RNG = np.random.default_rng(51)
@@ -57,7 +57,9 @@ def test_no_single_change_gains_at_the_end(model, evidence):
     everything = np.ones(latent.n_weights, bool)
     squares = site_model.projection**2
     statistics = _statistics(site_model, squares, site_model.precision, fit)
-    _, gains = best_precisions(site_model.precision, everything, *statistics, *BOUNDS)
+    _, gains = best_precisions(
+        site_model.precision, everything, *statistics, *precision_bounds(site_model)
+    )
     assert gains.max() <= 1.1e-6  # the tolerance, and EP's own
 
 
