@@ -285,7 +285,7 @@ def warn_about_target(t: Array) -> None:
     if size > 0 and not 1 / ODD_TARGET <= size <= ODD_TARGET:
         warn(
             f"t has a root mean square of {size:.3g}; the default hyperprior (b=None) is meant for "
-            f"targets near 1 and says all but nothing of yours. Standardise t, or give b (2/d times "
+            f"targets near 1 and says nothing useful here. Standardise t, or give b (2/d times "
             f"the mean square of t keeps its meaning). Evidence() does not see the hyperprior."
         )
 
