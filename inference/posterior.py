@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg import cholesky as scipy_cholesky
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
 from ardvark.inference.gaussian import Prior, SiteModel, symmetric_factor
 from ardvark.inference.sites import Array
@@ -210,18 +210,20 @@ class WeightPosterior(Posterior):
     def _factorise(self) -> None:
         white = self.prior.white_projection
         precision = (white.T * self.site_precision) @ white
-        precision[np.diag_indices_from(precision)] += 1.0
+        precision.flat[:: len(precision) + 1] += 1.0
         self._lower = checked_cholesky(precision)
-        self.half_log_det = float(np.log(np.diag(self._lower)).sum())
+        self.half_log_det = float(np.log(self._lower.diagonal()).sum())
 
     def _mean_shift(self) -> Array:
         white = self.prior.white_projection.T @ self._gradient
-        return self.prior.coloured(cho_solve((self._lower, True), white))
+        if white.size:  # LAPACK itself: this is called thousands of times on small matrices
+            white = dpotrs(self._lower, white, lower=1)[0]
+        return self.prior.coloured(white)
 
     @cached_property
     def _root(self) -> Array:
         """J = C L^-T with V = J J' (k, k)."""
-        inverse = solve_triangular(self._lower, np.eye(len(self._lower)), lower=True)
+        inverse = dtrtri(self._lower, lower=1)[0] if self._lower.size else self._lower
         return self.prior.coloured(inverse).T
 
     def _covariance_times(self, projection: Array) -> Array:
@@ -387,7 +389,9 @@ def checked_cholesky(matrix: Array) -> Array:
     """Lower Cholesky factor, or a LinAlgError that says what is wrong."""
     if not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("the posterior precision has entries that are not finite")
-    try:
-        return np.asarray(scipy_cholesky(matrix, lower=True, check_finite=False))
-    except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(INDEFINITE) from None
+    if not matrix.size:
+        return matrix
+    lower, failed = dpotrf(matrix, lower=1, clean=1)
+    if failed:
+        raise np.linalg.LinAlgError(INDEFINITE)
+    return np.asarray(lower)
