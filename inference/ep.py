@@ -31,6 +31,7 @@ from ardvark.inference.approximation import Cotangents, GaussianFit
 from ardvark.inference.ep_kernels import GAUSSIAN, sequential
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.posterior import SPACES, Posterior, condition
+from ardvark.inference.quadrature import is_multimodal, tilted_nodes
 from ardvark.inference.sites import (
     Array,
     GaussianSites,
@@ -39,8 +40,6 @@ from ardvark.inference.sites import (
     ProbitSites,
     Sites,
     StepSites,
-    is_multimodal,
-    tilted_nodes,
 )
 
 __all__ = ["EP", "UPDATES"]

@@ -29,6 +29,7 @@ ARRAY_LAYER = {
     for n in (
         "gaussian",
         "sites",
+        "quadrature",
         "posterior",
         "approximation",
         "laplace",

@@ -10,6 +10,7 @@ from scipy.stats import laplace as double_exponential
 from scipy.stats import norm, poisson, t
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.quadrature import is_multimodal, quadrature_tilted, tilted_nodes
 from ardvark.inference.sites import (
     Derivatives,
     GaussianSites,
@@ -18,10 +19,7 @@ from ardvark.inference.sites import (
     PoissonSites,
     ProbitSites,
     StepSites,
-    is_multimodal,
-    quadrature_tilted,
     recognise,
-    tilted_nodes,
 )
 
 RNG_SEED = 11

@@ -1,0 +1,190 @@
+"""How each kind of method becomes groups of a tree: approximations and exact draws.
+
+`fit.py` is the door; here a `SiteModel` meets a rule, and the answer gets its names back. Samplers
+are in `sampling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from ardvark.errors import UnsupportedPair
+from ardvark.inference.compile import quick
+from ardvark.inference.forms import stored_names
+from ardvark.inference.graph import read_model
+from ardvark.inference.hyper import Fixed, fixed_values, settle
+from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.methods import METHODS
+from ardvark.inference.progress import progress
+from ardvark.inference.settled import Settled
+from ardvark.inference.sites import Array, GaussianSites
+from ardvark.inference.tree import (
+    TREATMENTS,
+    dims_of,
+    draws_dataset,
+    fit_dataset,
+    hyper_dataset,
+    path_group,
+)
+
+__all__ = ["Run", "fit_exact", "fit_gaussian", "posterior_dataset", "row_dataset"]
+
+_PERFECT = 1e-3  # residual, relative to the target: less is no noise at all
+_WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
+
+type Answer = tuple[dict[str, Any], dict[str, Any]]  # groups of the tree, facts for its root
+
+
+class Run(NamedTuple):
+    """What a fit was asked for, beside model and method."""
+
+    draws: int
+    chains: int
+    seed: int
+    progressbar: bool
+
+
+def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Settle the hyperparameters, approximate the weights, and draw from the Gaussian."""
+    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    with progress(name, run.progressbar) as tick:
+        settled = settle(latent, settings, settings.hyper, tick)
+        rng = np.random.default_rng(run.seed)
+        w = settled.fit.posterior.draws(run.chains * run.draws, rng)
+        tick("log likelihood of the draws")
+        eta = settled.model.predictor(w)
+        log_likelihood = settled.model.sites.log(eta)
+    joint = log_likelihood.sum(axis=-1) + settled.fit.posterior.prior.log_density(w)
+    approximation = settled.fit.posterior.log_density(w)
+    shape = (run.chains, run.draws)
+    posterior = posterior_dataset(latent, w.reshape((*shape, -1)), settled.theta)
+    posterior.attrs["sampling_kind"] = "iid"
+    groups = {
+        "posterior": posterior,
+        **path_group(latent, settled),
+        "log_likelihood": row_dataset(latent, log_likelihood.reshape((*shape, -1))),
+        "sample_stats": draws_dataset(
+            model,
+            {
+                "log_posterior": joint.reshape(shape),
+                "log_approximation": approximation.reshape(shape),
+            },
+        ),
+        "fit": fit_dataset(latent, settled),
+    }
+    return groups, {
+        "hyper": settled.treatment,
+        "caption": TREATMENTS[settled.treatment] if latent.hyper else "",
+        "weights": list(latent.weights),
+        "converged": settled.converged,
+        "problems": _why(settled),
+        "caution": _caution(latent, settled),
+    }
+
+
+def _caution(latent: LatentGaussian, settled: Settled) -> str:
+    """Say so where a search has ended at a place that deserves no trust."""
+    if settled.path is None:
+        return ""
+    prior = settled.fit.posterior.prior
+    assert prior.variance is not None
+    if isinstance(settled.model.sites, GaussianSites):
+        rows, weights = prior.projection.shape
+        fit = settled.fit.posterior.eta_mean - settled.model.sites.mean
+        left = np.sqrt(np.mean(fit**2) / np.mean(settled.model.sites.mean**2))
+        if left > _PERFECT:
+            return ""
+        return (
+            f"the search has explained {rows} targets by {weights} weights with a residual of "
+            f"{left:.1g} of their size: nothing is left for noise, and the evidence has no maximum "
+            f"worth the name. Fix the noise, or use NUTS."
+        )
+    spread = np.sqrt(prior.variance) * prior.projection.std(axis=0)  # prior sd of eta, by weight
+    if not spread.size or spread.max() <= _WIDEST:
+        return ""
+    name = np.array(latent.weight_names)[prior.on][np.argmax(spread)]
+    return (
+        f"the search has given {name} a prior under which eta has sd {spread.max():.3g}, as it "
+        f"does on separable data: there EP and Laplace are off by tenths of a nat in the evidence "
+        f"and in the tails. Check the fit with Exact(hyper=Fixed(tree)) or NUTS(hyper=Fixed(tree))."
+    )
+
+
+def _why(settled: Settled) -> str:
+    if settled.converged:
+        return ""
+    if settled.reason:
+        return f"not converged: {settled.reason}"
+    numbers = ", ".join(f"{k} {v:.3g}" for k, v in settled.fit.info.items())
+    return (
+        f"the approximation did not converge in {settled.fit.iterations} iterations ({numbers}). "
+        f"Raise its own limit (max_iterations, max_sweeps), or look at the data."
+    )
+
+
+def fit_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Independent draws at given hyperparameters: a reference without a Markov chain."""
+    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    if latent.hyper and not isinstance(settings.hyper, Fixed):
+        raise UnsupportedPair(
+            f"{name} needs hyper=Fixed(...): no exact posterior is known with free "
+            f"{', '.join(latent.hyper)}. Give values, or the tree of another fit: "
+            f"{METHODS[name].settings}(hyper=Fixed(tree))."
+        )
+    theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
+    site_model = latent.at(theta)
+    rng = np.random.default_rng(run.seed)
+    with progress(name, run.progressbar) as tick:
+        tick("independent draws")
+        found = settings.sample(site_model, run.chains * run.draws, rng)
+    w = found.weights.reshape((run.chains, run.draws, -1))
+    posterior = posterior_dataset(latent, w, theta)
+    posterior.attrs["sampling_kind"] = "iid"
+    log_likelihood = site_model.sites.log(site_model.predictor(w))
+    numbers = {"log_evidence": found.log_evidence, "log_evidence_error": found.log_evidence_error}
+    groups = {
+        "posterior": posterior,
+        "log_likelihood": row_dataset(latent, log_likelihood),
+        "fit": hyper_dataset(latent, theta, numbers | found.info),
+    }
+    return groups, {
+        "hyper": "fixed",
+        "caption": TREATMENTS["fixed"] if latent.hyper else "",
+        "weights": list(latent.weights),
+        "converged": True,
+        "problems": "",
+    }
+
+
+def posterior_dataset(latent: LatentGaussian, w: Array, theta: Mapping[str, Array]) -> xr.Dataset:
+    """Draws of the weights; θ as constants, since PyMC would draw missing ones at random."""
+    constant = {
+        name: np.broadcast_to(value, (*w.shape[:2], *np.shape(value)))
+        for name, value in theta.items()
+    }
+    named, model = {**constant, **latent.split(w)}, latent.model
+    posterior = draws_dataset(model, {rv.name: named[rv.name] for rv in model.free_RVs})
+    derived = [n for n in stored_names(model, latent.predictor) if n not in posterior]
+    if not derived:
+        return posterior
+    import pymc as pm
+
+    with quick():
+        return pm.compute_deterministics(  # type: ignore[no-any-return]
+            posterior,
+            var_names=derived,
+            model=model,
+            extend_dataset=True,
+            progressbar=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+
+
+def row_dataset(latent: LatentGaussian, values: Array) -> xr.Dataset:
+    """Values (chain, draw, row) under the name and dims of the observed variable."""
+    dims = {latent.observed: dims_of(latent.model, latent.observed, 1)}
+    return draws_dataset(latent.model, {latent.observed: values}, dims)
