@@ -10,6 +10,7 @@ from importlib import import_module as _import
 
 if _t.TYPE_CHECKING:
     from ardvark import models as models
+    from ardvark import sklearn as sklearn
     from ardvark.diagnostics.agreement import compare as compare
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
@@ -45,7 +46,7 @@ if _t.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
+_HOME: dict[str, str | None] = {  # None: the name is a module itself
     "AccuracyWarning": "errors",
     "ConvergenceWarning": "errors",
     "EP": "inference.ep",
@@ -77,6 +78,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a sub-package itself
     "read_model": "inference.graph",
     "relevance": "diagnostics.relevance",
     "report": "diagnostics.report",
+    "sklearn": None,
     "standardise": "models.inputs",
     "subsets": "diagnostics.relevance",
 }
@@ -113,6 +115,7 @@ __all__ = [
     "read_model",
     "relevance",
     "report",
+    "sklearn",
     "standardise",
     "subsets",
 ]

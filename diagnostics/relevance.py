@@ -7,6 +7,10 @@ Relevance is |mean| / sqrt(mean² + sd²), the square root of the share of E[w²
 lies in [0, 1), does not depend on the scale of the column, grows with the signal |mean| / sd (2 sd
 from zero is 0.89) and is 0 for a pruned weight. Unlike the probability of the sign it does not
 saturate at 1 for a finite number of draws, so clear features can still be ranked.
+
+A kernel with one scale η_k per input, exp(-sum_k η_k (x_k - c_k)²), has weights of rows, and its
+inputs are ranked by η_k 2 var(x_k), what input k adds to the exponent between two rows on average,
+as a share of the largest: it does not depend on the unit of the column either.
 """
 
 import json
@@ -36,17 +40,22 @@ type Array = NDArray[np.float64]
 
 SAMPLE_DIMS = ("chain", "draw")
 WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
+INPUT_SCALE = "input_scale"  # what kernels with a scale per input call it
+KINDS = ("features", "weights")
 USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
 
-def relevance(tree: xr.DataTree) -> pd.DataFrame:
-    """Rank the features of a fit.
+def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
+    """Rank the features of a fit, or its weights.
 
     Parameters
     ----------
     tree
         A result of ``fit``. Scalar weights (the bias) are no features and are left out, unless
         there are no others.
+    of : "features" or "weights", optional
+        Which of them, where they differ: in a model with a scale per input the features are the
+        inputs, while the weights belong to basis functions. By default the features.
 
     Returns
     -------
@@ -58,10 +67,21 @@ def relevance(tree: xr.DataTree) -> pd.DataFrame:
     - ``inclusion``: P(included), or whether the fit kept the weight (1 or 0), or P(w ≠ 0);
     - ``relevance``: see the module;
     - ``rank``: 1 = most relevant, ties in the order of the columns.
+
+    Inputs with a scale each have the columns ``scale`` (fitted, or its posterior mean),
+    ``relevance`` and ``rank``.
     """
+    if of not in (None, *KINDS):
+        raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
+    scale = None if of == "weights" else _input_scale(tree)
+    if scale is not None:
+        return _ranked(_inputs(tree, scale))
     variables = _feature_variables(tree)
     tables = [_one_variable(tree, name, prefix=len(variables) > 1) for name in variables]
-    table = pd.concat(tables)
+    return _ranked(pd.concat(tables))
+
+
+def _ranked(table: pd.DataFrame) -> pd.DataFrame:
     order = np.argsort(-table["relevance"].to_numpy(), kind="stable")
     rank = np.empty(len(table), dtype=int)
     rank[order] = np.arange(1, len(table) + 1)
@@ -159,6 +179,36 @@ def moments(draws: Array) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore"):  # infinite draws, which have no sd
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
     return mean, np.where(constant_columns(draws), 0.0, sd)
+
+
+# ------------------------------------------------------------------------- inputs of a kernel
+
+
+def _input_scale(tree: xr.DataTree) -> xr.DataArray | None:
+    """The scales of the inputs as fitted, else their posterior mean; None if there are none."""
+    for group in ("fit", "posterior"):
+        if group in tree.children and INPUT_SCALE in tree[group].data_vars:
+            scale = tree[group].dataset[INPUT_SCALE]
+            scale = scale.mean([dim for dim in SAMPLE_DIMS if dim in scale.dims])
+            return scale if scale.dims == ("feature",) else None
+    return None
+
+
+def _inputs(tree: xr.DataTree, scale: xr.DataArray) -> pd.DataFrame:
+    eta = scale.to_numpy().astype(float)
+    constants = tree["constant_data"].dataset if "constant_data" in tree.children else {}
+    if "X" not in constants or constants["X"].sizes.get("feature") != len(eta):
+        raise InputError(
+            "relevance of the inputs needs their spread: this tree has scales for "
+            f"{len(eta)} inputs and no such table `X` in `constant_data`. Keep that group, or ask "
+            'for relevance(tree, of="weights").'
+        )
+    inputs = constants["X"].transpose(..., "feature").to_numpy()
+    distance = 2 * eta * inputs.var(axis=0)
+    largest = distance.max(initial=0.0)
+    share = distance / largest if largest > 0 else np.zeros_like(distance)
+    index = pd.Index(element_labels(scale), name="feature")
+    return pd.DataFrame({"scale": eta, "relevance": share}, index=index)
 
 
 # --------------------------------------------------------------------------- one block of weights

@@ -200,7 +200,7 @@ def _reference(case: Case) -> Part:
 
 def _weights(case: Case) -> Part:
     leader = case.reference or next(iter(case.trees))
-    tables = {name: relevance(tree) for name, tree in case.trees.items()}
+    tables = {name: relevance(tree, of="weights") for name, tree in case.trees.items()}
     order = tables[leader].sort_values("rank").index
     best = list(order[:5])
     sentences = [f"Under {leader} the most relevant features are {listed(order[:3])}."]
