@@ -255,7 +255,7 @@ def test_failed_figure_is_a_visible_note(trees, tmp_path, monkeypatch):
 
 
 def test_failed_part_is_a_visible_note(trees, tmp_path, monkeypatch):
-    monkeypatch.setattr(report_module, "relevance", lambda tree: 1 / 0)
+    monkeypatch.setattr(report_module, "relevance", lambda tree, of: 1 / 0)
     page, numbers = written(trees, tmp_path)
     assert "ZeroDivisionError" in section(page, "weights")
     assert numbers["closeness"]["errors"]
