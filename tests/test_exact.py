@@ -1,6 +1,5 @@
 """Exact: closed form for Gaussian sites, independent draws and evidence for probit sites."""
 
-import time
 import tracemalloc
 from dataclasses import replace
 
@@ -280,10 +279,8 @@ class TestGaussian:
 class TestRefusals:
     def test_hopeless_acceptance(self):
         model = wide_model(100, 50)
-        begin = time.process_time()
         with pytest.raises(UnsupportedPair, match=r"acceptance of \d.\de-\d+ for 100 rows and 50"):
             Exact().sample(model, 1000, np.random.default_rng(RNG_SEED))
-        assert time.process_time() - begin < 5.0  # 0.03 s; what it would not be is an hour
 
     def test_refusal_can_be_switched_off(self):
         model = wide_model(60, 40)
@@ -321,10 +318,3 @@ class TestCost:
         tracemalloc.stop()
         # The answer, A K, and a few blocks of draws; d x d alone would be 400 MB.
         assert peak < sampled.weights.nbytes + 6 * model.projection.nbytes + 20e6
-
-    def test_thousands_of_draws_per_second(self):
-        model = wide_model(60, 200)
-        Exact().sample(model, 1, np.random.default_rng(1))  # compiled
-        begin = time.process_time()
-        Exact().sample(model, 10_000, np.random.default_rng(1))
-        assert time.process_time() - begin < 5.0  # about 0.3 s

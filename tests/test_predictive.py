@@ -38,6 +38,19 @@ def test_the_tree_of_ep_has_sites_cavities_and_leave_one_out(evidence):
     assert evidence.attrs["method"] == "ep" and evidence.attrs["hyper"] == "evidence"
 
 
+def test_quadrature_of_the_graphs_own_probit_is_the_closed_form(monkeypatch):
+    alpha = np.array([0.5, 1.0, 2.0, *np.ones(D - 2)])
+    closed = av.fit(
+        av.models.ard_classification(X, LABEL, alpha=alpha), "ep", draws=5, random_seed=0
+    )
+    monkeypatch.setattr("ardvark.inference.latent.recognise", lambda log, rows: None)
+    by_graph = av.fit(
+        av.models.ard_classification(X, LABEL, alpha=alpha), "ep", draws=5, random_seed=0
+    )
+    for name in ("mean_vector", "covariance_matrix", "log_evidence", "loo_probability"):
+        np.testing.assert_allclose(by_graph["fit"][name], closed["fit"][name], atol=1e-7)
+
+
 def test_the_path_is_recorded(evidence):
     path = evidence["selection_path"]
     assert path.action.values[0] == "start" and path.attrs["chosen"] == path.sizes["step"] - 1
