@@ -16,6 +16,7 @@ others, and the K probabilities are divided by their sum. Data are never rescale
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -70,7 +71,7 @@ class _Weights(NamedTuple):
         return mean
 
 
-class _Estimator(BaseEstimator):  # type: ignore[misc]
+class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What all four share; a subclass says what its basis is and how its weights are found."""
 
     fit_intercept: bool
@@ -80,16 +81,17 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     # The basis ------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _begin_basis(self, X: Array) -> dict[str, Any]:
         """Settle what the basis needs to know of the training rows: options of the builder."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _n_functions(self) -> int:
-        raise NotImplementedError
+        """Number of basis functions."""
 
+    @abstractmethod
     def _basis(self, X: Array, which: Index) -> Array:
         """Some basis functions at rows X: (N, len(which))."""
-        raise NotImplementedError
 
     def _functions(self, X: Array, weights: Index) -> Array:
         """Columns of Phi, those of some weights in ascending order."""
@@ -135,8 +137,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.intercept_: Any = mean[:, 0] if bias else np.zeros(len(mean))
         self._describe_basis(mean[:, bias:], precision[:, bias:])
 
+    @abstractmethod
     def _describe_basis(self, mean: Array, precision: Array) -> None:
-        raise NotImplementedError
+        """Set the fitted attributes that belong to the basis."""
 
     # Use ------------------------------------------------------------------------------------------
 
@@ -152,12 +155,13 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     # The graph and the tree -----------------------------------------------------------------------
 
+    @abstractmethod
     def _targets(self) -> list[Any]:
         """What each graph observes, in the order of `_weights`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _builder(self) -> Callable[..., Any]:
-        raise NotImplementedError
+        """The builder of the graph."""
 
     @property
     def model_(self) -> Any:
