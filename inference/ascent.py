@@ -169,7 +169,6 @@ class Ascent:
         found = gaussian_route.search(
             site_model,
             self.noise,
-            self.theta,
             optimised=self.optimised,
             start=active,
             start_precision=precision,

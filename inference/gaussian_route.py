@@ -67,7 +67,6 @@ def _is_power(latent: LatentGaussian, theta: Mapping[str, Any], name: str, power
 def search(
     model: SiteModel,
     noise: Noise,
-    theta: Mapping[str, Any],
     *,
     optimised: Mask,
     start: Mask | None,

@@ -107,9 +107,11 @@ def outcome(model: SiteModel, rows: Array, sign: Array, path: ArdResult, rule: s
 def replicate(name: str, partitions: int = 10, start: Start | None = None) -> list[dict[str, Any]]:
     """One row per rule: errors and features with standard errors, beside the published ones."""
     experiment, results, seconds = EXPERIMENTS[name], [], time.process_time()
+    converged = 0
     for seed in range(partitions):
         model, rows, sign = partition(experiment, seed)
         path = walk(model, start)
+        converged += path.converged
         results.append([outcome(model, rows, sign, path, rule) for rule in RULES])
     numbers = np.array(results)  # (partition, rule, [errors, log probability, features])
     error = numbers.std(axis=0, ddof=1) / np.sqrt(partitions)
@@ -131,6 +133,7 @@ def replicate(name: str, partitions: int = 10, start: Start | None = None) -> li
                 "features": numbers[:, i, 2].mean(),
                 "features_se": error[i, 2],
                 "published_features": published[1] if published else None,
+                "converged": converged,
                 "cpu_seconds": time.process_time() - seconds,
             }
         )

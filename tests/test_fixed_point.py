@@ -38,7 +38,7 @@ def test_em_never_falls_and_mackay_is_quicker():
 
 
 def test_the_gradient_is_zero_where_it_stops():
-    """d log Z / d log alpha_j = (1 - alpha_j (V_jj + m_j²)) / 2, errata 2.2."""
+    """d log Z / d log alpha_j = (1 - alpha_j (V_jj + m_j²)) / 2, the same for every rule."""
     result = fixed_point_ard(MODEL, approximate, algorithm="mackay", tolerance=1e-10)
     on = np.isfinite(result.precision)
     posterior = result.fit.posterior

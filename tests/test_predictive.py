@@ -34,7 +34,9 @@ def test_the_tree_of_ep_has_sites_cavities_and_leave_one_out(evidence):
         assert fit[name].dims == ("row",) and fit.sizes["row"] == N
     assert ((fit.loo_probability > 0) & (fit.loo_probability < 1)).all()
     assert fit.loo_error.item() == pytest.approx((fit.loo_probability < 0.5).mean().item())
-    assert (fit.site_variance > 1).all()  # errata 0.3: always, for a probit
+    assert (
+        fit.site_variance > 1
+    ).all()  # always, for a probit: 0 < beta (lambda + 1) < 1 in Qi (8)
     assert evidence.attrs["method"] == "ep" and evidence.attrs["hyper"] == "evidence"
 
 
@@ -180,7 +182,7 @@ def test_exact_is_the_yardstick_of_ep_and_laplace():
     ep = av.fit(model, "ep", draws=2000, random_seed=2)
     laplace = av.fit(model, "laplace", draws=10, random_seed=2)
     truth, error = exact["fit"].log_evidence.item(), exact["fit"].log_evidence_error.item()
-    assert abs(ep["fit"].log_evidence.item() - truth) < 4 * error + 0.01  # EP's own, errata 0.5
+    assert abs(ep["fit"].log_evidence.item() - truth) < 4 * error + 0.01  # EP's own at this prior
     assert abs(laplace["fit"].log_evidence.item() - truth) > abs(
         ep["fit"].log_evidence.item() - truth
     )

@@ -232,7 +232,7 @@ def test_gradient_of_the_evidence_in_the_scales(name, task):
         assert np.ravel(gradient[name])[k] == pytest.approx(slope, rel=1e-5, abs=1e-6)
 
 
-def test_gradient_is_the_one_of_the_errata():
+def test_gradient_in_the_input_scales_is_the_closed_form():
     """D = [(t - Phi m) m' - Phi S]/sigma², d/d eta_k = -sum D Phi (x_nk - x_mk)² (no bias)."""
     model = rvm_regression(X, TARGET, kernel=OPEN["input_scale"], bias=False, noise=0.4)
     latent, method = av.read_model(model), Laplace()
