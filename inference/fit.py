@@ -3,7 +3,8 @@
     pm.Model → read_model → SiteModel → method → GaussianFit or draws → tree
 
 The hyperparameters are settled around an approximation (`hyper.py`); a sampler takes them into the
-posterior unless they are fixed. What a kind of method does is in `runs.py` and `sampling.py`.
+posterior unless they are fixed. What a kind of method does with a family of models is found by
+`routes.py`; for most it is in `runs.py` and `sampling.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import xarray as xr
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.compile import replaced_data
 from ardvark.inference.methods import METHODS
-from ardvark.inference.runs import Run, fit_exact, fit_gaussian
-from ardvark.inference.sampling import fit_sampler
+from ardvark.inference.routes import family_of, fit_route
+from ardvark.inference.runs import Run
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
 from ardvark.models.checks import as_seed, positive_integer
@@ -84,10 +85,10 @@ def fit(
 
 def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
     begin = time.perf_counter()
-    fitted = {"gaussian": fit_gaussian, "exact": fit_exact, "sampler": fit_sampler}[
-        METHODS[name].kind
-    ]
-    groups, facts = fitted(model, name, settings, run)
+    route = fit_route(METHODS[name].kind, model)
+    if route is None:
+        raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
+    groups, facts = route(model, name, settings, run)
     if facts.get("caution"):
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:

@@ -14,7 +14,7 @@ know already. Draws of a sampler are averaged, each with its own hyperparameters
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,11 +25,12 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.compile import quick, replaced_data
 from ardvark.inference.graph import read_model
 from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
 from ardvark.models.inputs import scaled_like
 
-__all__ = ["predict"]
+__all__ = ["class_table", "predict", "row_table"]
 
 _SHAPE_WORDS = ("shape", "broadcast", "dimension", "mismatch")
 _MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
@@ -71,6 +72,14 @@ def predict(
     """
     if "posterior" not in tree.children:
         raise InputError("tree has no posterior group: it is not the tree of a fit")
+    route = prediction_route(model)
+    if route is not None:
+        if bayes_point:
+            raise UnsupportedPair(
+                f"bayes_point=True: not for {family_of(model)!r} models, which "
+                "have no affine predictor whose mean could be taken"
+            )
+        return _by_family(route, model, tree, X_new, random_seed)
     settings = json.loads(tree.attrs.get("settings", "{}"))
     names = weights if weights is not None else settings.get("weights")
     latent = read_model(
@@ -88,11 +97,20 @@ def predict(
             belief = belief.at_its_mean()
         if latent.two_classes:
             positive = belief.probability(1)
-            return _classes(model, np.stack([1.0 - positive, positive], axis=1))
+            return class_table(model, np.stack([1.0 - positive, positive], axis=1))
         moments = belief.gaussian_noise()
     if moments is None:
         moments = _by_simulation(model, latent, tree, values, random_seed)
-    return _rows(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+    return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+
+
+def _by_family(
+    route: Callable[..., xr.DataArray], model: Any, tree: xr.DataTree, X_new: Any, seed: int
+) -> xr.DataArray:
+    """Predict for a model of another shape than a Gaussian block times scalar sites."""
+    card = card_of(model)
+    assert card is not None  # only a card names another family
+    return route(model, tree, scaled_like(X_new, card.scaling, card.feature_names), seed)
 
 
 @contextmanager
@@ -253,13 +271,15 @@ def _by_simulation(
     return samples.mean(("chain", "draw")).values, samples.std(("chain", "draw")).values
 
 
-def _classes(model: Any, probabilities: Array) -> xr.DataArray:
+def class_table(model: Any, probabilities: Array) -> xr.DataArray:
+    """Probabilities (row, class) under the labels of the model."""
     card = card_of(model)
     labels = [0, 1] if card is None or card.classes is None else list(card.classes)
-    return _rows(probabilities, "class", labels)
+    return row_table(probabilities, "class", labels)
 
 
-def _rows(values: Array, dim: str, labels: list[Any]) -> xr.DataArray:
+def row_table(values: Array, dim: str, labels: list[Any]) -> xr.DataArray:
+    """Predictions (row, dim) with their labels."""
     return xr.DataArray(
         values,
         dims=("row", dim),

@@ -45,6 +45,7 @@ class Card:
     new_data: Callable[[Array], dict[str, Array]]  # checked, scaled X_new -> values for pm.set_data
     precisions: tuple[Precision, ...] = ()
     integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
+    family: str = "sites"  # the shape of the graph, see inference/routes.py
 
 
 _CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()
