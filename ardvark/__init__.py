@@ -11,6 +11,7 @@ from importlib import import_module as _import
 if _t.TYPE_CHECKING:
     from ardvark import models as models
     from ardvark import sklearn as sklearn
+    from ardvark import steps as steps
     from ardvark.diagnostics.agreement import compare as compare
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
@@ -29,6 +30,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.hyper import Evidence as Evidence
     from ardvark.inference.hyper import Fixed as Fixed
     from ardvark.inference.hyper import Predictive as Predictive
+    from ardvark.inference.hyper import Sampled as Sampled
     from ardvark.inference.laplace import Laplace as Laplace
     from ardvark.inference.nuts import NUTS as NUTS
     from ardvark.inference.path import path_errors as path_errors
@@ -63,6 +65,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "Predictive": "inference.hyper",
     "RBF": "models.kernels",
     "SMC": "inference.smc",
+    "Sampled": "inference.hyper",
     "Spline": "models.kernels",
     "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
@@ -80,6 +83,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "report": "diagnostics.report",
     "sklearn": None,
     "standardise": "models.inputs",
+    "steps": None,
     "subsets": "diagnostics.relevance",
 }
 
@@ -100,6 +104,7 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Predictive",
+    "Sampled",
     "Spline",
     "ThinPlate",
     "UnreadableModel",
@@ -117,6 +122,7 @@ __all__ = [
     "report",
     "sklearn",
     "standardise",
+    "steps",
     "subsets",
 ]
 

@@ -165,5 +165,8 @@ class Adjoint:
             # A transform's bounds may hold earlier hyperparameters: those are known by now.
             bounds = clone_replace(arguments, dict(zip(theta, backward, strict=False)))
             backward.append(u if transform is None else transform.backward(u, *bounds))
-        slopes = [pt.grad(b.sum(), u) for b, u in zip(backward, free, strict=True)]
+        slopes = [
+            pt.grad(b.sum(), u) if u.dtype.startswith("float") else pt.zeros_like(u)
+            for b, u in zip(backward, free, strict=True)
+        ]
         return compile_graph(theta, forward), compile_graph(free, [*backward, *slopes])

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,7 @@ from ardvark.inference.sites import Array
 if TYPE_CHECKING:
     from ardvark.inference.latent import LatentGaussian
 
-__all__ = ["GammaConditional", "ard_precisions", "gamma_conditionals"]
+__all__ = ["GammaConditional", "ard_precisions", "gamma_conditional", "gamma_conditionals"]
 
 _SLOPES: WeakKeyDictionary[LatentGaussian, Any] = WeakKeyDictionary()
 
@@ -80,28 +80,45 @@ def gamma_conditionals(
     latent: LatentGaussian, w: Array, theta: Mapping[str, Any]
 ) -> dict[str, GammaConditional]:
     """Hyperparameters whose conditional given weights and all else is Gamma(A, B)."""
-    slopes = _compiled_slopes(latent)
-    blocks = list(latent.split(np.asarray(w, float)).values())
-    base = dict(zip(latent.hyper, latent.ordered(theta), strict=True))
     found, rng = {}, np.random.default_rng(0)
-    for index, (name, value) in enumerate(base.items()):
+    for name in latent.hyper:
         if not _on_half_line(latent, name):
             continue
-
-        def slope(x: Array, name: str = name, index: int = index) -> Array:
-            moved = {**base, name: x}
-            return x * np.asarray(slopes(*blocks, *moved.values())[index])
-
-        one, two, three = (value * rng.uniform(0.5, 2.0, value.shape) for _ in range(3))
-        at_one, at_two, at_three = slope(one), slope(two), slope(three)
-        rate = (at_one - at_two) / (two - one)
-        shape = 1.0 + at_one + rate * one
+        conditional = gamma_conditional(latent, name, w, theta)
+        slope = _slope_of(latent, name, w, theta)
+        three = np.asarray(theta[name]) * rng.uniform(0.5, 2.0, np.shape(theta[name]))
+        at_three, (shape, rate) = slope(three), conditional
         # Rounding of two differences; three moves all elements, so it sees a coupling of them too.
         scale = 1e-8 * (1.0 + np.abs(at_three) + np.abs(rate * three))
         straight = np.abs(at_three - (shape - 1.0 - rate * three)) <= scale
         if np.all(straight) and np.all(rate > 0) and np.all(shape > 0):
-            found[name] = GammaConditional(shape, rate)
+            found[name] = conditional
     return found
+
+
+def gamma_conditional(
+    latent: LatentGaussian, name: str, w: Array, theta: Mapping[str, Any]
+) -> GammaConditional:
+    """A and B of a hyperparameter whose conditional is known to be a Gamma: not checked again."""
+    slope, value = _slope_of(latent, name, w, theta), np.asarray(theta[name])
+    one, two = value * 0.75, value * 1.5
+    at_one, at_two = slope(one), slope(two)
+    rate = (at_one - at_two) / (two - one)
+    return GammaConditional(1.0 + at_one + rate * one, rate)
+
+
+def _slope_of(
+    latent: LatentGaussian, name: str, w: Array, theta: Mapping[str, Any]
+) -> Callable[[Array], Array]:
+    """α f'(α) as a function of α, everything else as it is."""
+    slopes, index = _compiled_slopes(latent), latent.hyper.index(name)
+    blocks = list(latent.split(np.asarray(w, float)).values())
+    base = dict(zip(latent.hyper, latent.ordered(theta), strict=True))
+
+    def slope(x: Array) -> Array:
+        return x * np.asarray(slopes(*blocks, *{**base, name: x}.values())[index])
+
+    return slope
 
 
 def _compiled_slopes(latent: LatentGaussian) -> Any:

@@ -10,7 +10,7 @@ site exp(-tau eta^2 / 2 + nu eta), cavity N(mu, lambda), and z, h, c of the trun
 | (5) cavity                           | mu = mean - lambda (nu - tau mean)                      |
 | (6), (7), (8) with the *new* mean    | `_new_site`: 1 / tau = (s^2 + lambda (1 - c)) / c > s^2 |
 | (9)                                  | `_new_site`: nu = tau mu + (1 + lambda tau) rho         |
-| (6) the update of V_w and m_w        | `_sweep_weights`, `_sweep_functions`                    |
+| (6) the update of V_w and m_w        | `sweep_weights`, `sweep_functions`                    |
 
 The prior is whitened (X = A C, K = C C'), so the weights' kernel starts from the unit matrix. Every
 few sweeps and before anything is returned q is made afresh from the sites, by Cholesky.
@@ -24,7 +24,16 @@ from numba import njit
 
 from ardvark.inference.sites import Array
 
-__all__ = ["Settled", "sequential"]
+__all__ = [
+    "GAUSSIAN",
+    "Settled",
+    "fresh_functions",
+    "fresh_weights",
+    "inverse_factor",
+    "sequential",
+    "sweep_functions",
+    "sweep_weights",
+]
 
 REFRESH = 6  # sweeps between two fresh factorisations
 SQRT_HALF, SQRT_TWO_OVER_PI, HALF_LOG_TWO_PI = sqrt(0.5), sqrt(2.0 / np.pi), 0.5 * log(2 * np.pi)
@@ -109,7 +118,7 @@ def _moved(new_tau, new_nu, tau, nu, variance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: ignore[no-untyped-def]
+def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and m are of the whitened weights. Change, negative cavities."""
     rows, k = X.shape
     worst, negative, improper = 0.0, 0, 0
@@ -151,7 +160,7 @@ def _sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: 
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _sweep_functions(s, label, extra, tau, nu, V, eta, damping):  # type: ignore[no-untyped-def]
+def sweep_functions(s, label, extra, tau, nu, V, eta, damping):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and eta are of the predictor itself."""
     rows = len(tau)
     worst, negative, improper = 0.0, 0, 0
@@ -184,7 +193,7 @@ def _sweep_functions(s, label, extra, tau, nu, V, eta, damping):  # type: ignore
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _inverse_factor(matrix):  # type: ignore[no-untyped-def]
+def inverse_factor(matrix):  # type: ignore[no-untyped-def]
     """L^-1 for matrix = L L', and the log determinant of L."""
     lower = np.linalg.cholesky(matrix)
     size = len(lower)
@@ -204,26 +213,26 @@ def _inverse_factor(matrix):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _fresh_weights(X, eta_0, tau, nu):  # type: ignore[no-untyped-def]
+def fresh_weights(X, eta_0, tau, nu):  # type: ignore[no-untyped-def]
     """V, m, L^-1 and 1/2 log |M| of the whitened weights, M = I + X'TX = L L'."""
     k = X.shape[1]
     M = np.dot(np.ascontiguousarray((X * tau.reshape(-1, 1)).T), X)
     for i in range(k):
         M[i, i] += 1.0
-    inverse, half = _inverse_factor(M)
+    inverse, half = inverse_factor(M)
     V = np.dot(np.ascontiguousarray(inverse.T), inverse)
     return V, np.dot(V, np.dot(nu - tau * eta_0, X)), inverse, half
 
 
 @njit(cache=True, error_model="numpy")
-def _fresh_functions(S, eta_0, tau, nu):  # type: ignore[no-untyped-def]
+def fresh_functions(S, eta_0, tau, nu):  # type: ignore[no-untyped-def]
     """V, eta, diagonal of B^-1, r and 1/2 log |B|, B = I + T^1/2 S T^1/2 = L L' (all tau >= 0)."""
     rows = len(tau)
     scale = np.sqrt(tau)
     B = scale.reshape(-1, 1) * S * scale
     for n in range(rows):
         B[n, n] += 1.0
-    inverse, half = _inverse_factor(B)
+    inverse, half = inverse_factor(B)
     taken = np.dot(inverse * scale, S)
     V = S - np.dot(np.ascontiguousarray(taken.T), taken)
     # r = nu - tau eta = (I + T S)^-1 (nu - tau eta_0), as T^1/2 B^-1 T^-1/2 where a site is there
@@ -272,10 +281,10 @@ def _look(s, label, extra, tau, nu, eta, variance, left, r):  # type: ignore[no-
 def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
-    V, m, inverse, half = _fresh_weights(X, eta_0, tau, nu)
+    V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
-            change, negative, improper = _sweep_weights(
+            change, negative, improper = sweep_weights(
                 X, eta_0, s, label, extra, tau, nu, V, m, damping
             )
             done += 1
@@ -283,7 +292,7 @@ def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_swe
             skipped += negative + improper
             if change <= tolerance or done >= max_sweeps:
                 break
-        V, m, inverse, half = _fresh_weights(X, eta_0, tau, nu)
+        V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
         if change <= 100.0 * tolerance or done >= max_sweeps:
             eta = eta_0 + np.dot(X, m)
             root = np.dot(X, np.ascontiguousarray(inverse.T))
@@ -303,16 +312,16 @@ def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_swe
 def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
-    V, eta, left, r, half = _fresh_functions(S, eta_0, tau, nu)
+    V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
-            change, negative, improper = _sweep_functions(s, label, extra, tau, nu, V, eta, damping)
+            change, negative, improper = sweep_functions(s, label, extra, tau, nu, V, eta, damping)
             done += 1
             met += negative
             skipped += negative + improper
             if change <= tolerance or done >= max_sweeps:
                 break
-        V, eta, left, r, half = _fresh_functions(S, eta_0, tau, nu)
+        V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
         if change <= 100.0 * tolerance or done >= max_sweeps:
             variance = np.empty(rows)
             for n in range(rows):

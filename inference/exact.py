@@ -38,7 +38,7 @@ from ardvark.inference.posterior import condition
 from ardvark.inference.sites import Array, GaussianSites, ProbitSites
 from ardvark.inference.truncated_normal import TruncatedNormal, log_mean
 
-__all__ = ["Exact", "ExactDraws"]
+__all__ = ["Exact", "ExactDraws", "draw_probit"]
 
 BLOCK = 64  # draws of w in the making at a time: they stay in the cache
 
@@ -129,12 +129,7 @@ def _gaussian(
 
 
 def _probit(settings: Exact, model: SiteModel, draws: int, rng: np.random.Generator) -> ExactDraws:
-    sites, prior = model.sites, Prior(model)
-    assert isinstance(sites, ProbitSites)
-    sign = np.broadcast_to(sites.sign, model.offset.shape)
-    covariance = sign[:, None] * prior.eta_covariance * sign  # of the signed utilities, G
-    covariance[np.diag_indices_from(covariance)] += 1.0
-    region = TruncatedNormal(covariance, -sign * prior.eta_mean)  # of y - s eta0
+    prior, sign, covariance, region = _utilities(model)
     first = region.propose(settings.pilot, rng)
     acceptance = math.exp(log_mean(first.log_weight)[0] - region.log_bound)
     if acceptance < settings.min_acceptance:
@@ -156,6 +151,23 @@ def _probit(settings: Exact, model: SiteModel, draws: int, rng: np.random.Genera
     }
     weights = _weights_given(surplus, prior, sign, covariance, rng)
     return ExactDraws(weights, log_evidence, error, info, None)
+
+
+def draw_probit(model: SiteModel, rng: np.random.Generator) -> tuple[Array, int]:
+    """One exact draw of the weights (d,), and the proposals that it took."""
+    prior, sign, covariance, region = _utilities(model)
+    surplus, proposals = region.first(rng)
+    return _weights_given(surplus[None, :], prior, sign, covariance, rng)[0], proposals
+
+
+def _utilities(model: SiteModel) -> tuple[Prior, Array, Array, TruncatedNormal]:
+    """Prior, signs, covariance G of the signed utilities, and the region of y - s eta0."""
+    sites, prior = model.sites, Prior(model)
+    assert isinstance(sites, ProbitSites)
+    sign = np.broadcast_to(sites.sign, model.offset.shape)
+    covariance = sign[:, None] * prior.eta_covariance * sign
+    covariance[np.diag_indices_from(covariance)] += 1.0
+    return prior, sign, covariance, TruncatedNormal(covariance, -sign * prior.eta_mean)
 
 
 def _weights_given(

@@ -26,7 +26,7 @@ from pytensor.graph.replace import graph_replace
 from ardvark.errors import InputError, UnreadableModel
 from ardvark.inference.affine import depends, first_nonaffine
 from ardvark.inference.guards import verify
-from ardvark.inference.latent import LatentGaussian, Reading
+from ardvark.inference.latent import LatentGaussian, Reading, WeakModel
 
 __all__ = ["read_model"]
 
@@ -90,7 +90,7 @@ def _read(model: Any, names: tuple[str, ...] | None, predictor: str) -> Reading:
     cut, inside, label = _cut(values, observed, eta, [free[rv] for rv in chosen])
     hyper = [rv for rv in model.free_RVs if rv not in chosen]
     return Reading(
-        model=weakref.ref(model),
+        model=WeakModel(model),
         predictor=predictor,
         observed=observed.name,
         weights=tuple(rv.name for rv in chosen),

@@ -5,6 +5,7 @@
 | `Fixed(values)` | nothing: θ is given, by a mapping or by another fit's tree |
 | `Evidence()` | maximises log p(t | θ): ARD precisions one at a time, the rest by gradient |
 | `Predictive()` | walks the same path of ARD steps, then takes the step of the best leave-one-out |
+| `Sampled()` | draws θ too: a Markov chain that moves the weights by the approximation, exactly |
 
 `Evidence` does not see the hyperprior (type-II maximum likelihood) unless `with_prior=True`;
 then everything goes by gradient and no weight is pruned, since the sequential steps maximise the
@@ -24,6 +25,7 @@ import numpy as np
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximation import Approximation
+from ardvark.inference.block_moves import KERNELS
 from ardvark.inference.fixed_point import UPDATES
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdStep
@@ -31,9 +33,10 @@ from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
 from ardvark.inference.starts import Start, checked_start
 
-__all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "fixed_values", "settle"]
+__all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
 
 ALGORITHMS = ("sequential", *UPDATES)
+SAMPLED_KERNELS = (*KERNELS, "exact")
 # criterion → the number of an ARD step that it minimises
 CRITERIA = {
     "loo_error": "loo_error",  # Qi (12)
@@ -131,6 +134,45 @@ class Predictive:
         return step.info[number]
 
 
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Hyperparameters drawn together with the weights: the full posterior, by a Markov chain.
+
+    Parameters
+    ----------
+    kernel : str
+        How weights move given θ: "elliptical" (a slice on an ellipse of the approximation, never
+        rejects), "independence" (Metropolis-Hastings with proposals from it), "draw" (the
+        approximation itself: not exact, and the tree says so), or "exact" (independent exact
+        draws: probit likelihoods with more weights than rows, or few weights).
+    scale : bool
+        Also move ARD precisions together with their weights, at a fixed w sqrt(alpha): without it
+        precisions of weights that the data say little about mix badly.
+    tune : int
+        Sweeps of each chain that are thrown away.
+    sweeps : int
+        Sweeps of EP that make the approximation at each new θ, always from nothing. More of them
+        make the moves better, not more exact.
+    """
+
+    kernel: str = "elliptical"
+    scale: bool = True
+    tune: int = 500
+    sweeps: int = 4
+
+    def __post_init__(self) -> None:
+        if self.kernel not in SAMPLED_KERNELS:
+            raise InputError(
+                f"kernel must be one of {', '.join(SAMPLED_KERNELS)}; got {self.kernel!r}"
+            )
+        for name, least in (("tune", 0), ("sweeps", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(
+                    f"{name} must be a whole number of at least {least}; got {value!r}"
+                )
+
+
 def _check_search(settings: Any) -> None:
     tolerance = settings.tolerance
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
@@ -156,8 +198,8 @@ def settle(
         return Settled(theta, site_model, fit, fit.converged, "fixed", "")
     if not isinstance(hyper, (Evidence, Predictive)):
         raise UnsupportedPair(
-            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...), Evidence() "
-            f"or Predictive()"
+            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...), Evidence(), "
+            f"Predictive() or Sampled()"
         )
     if not latent.hyper:
         raise UnsupportedPair(

@@ -5,6 +5,7 @@ Every function is compiled when it is first needed and reads the data at call ti
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,18 +27,33 @@ from ardvark.inference.conjugacy import GammaConditional, ard_precisions, gamma_
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sites import Array, Derivatives, GraphSites, Sites, recognise
 
-__all__ = ["LatentGaussian", "Reading"]
+__all__ = ["LatentGaussian", "Reading", "WeakModel"]
 
 _CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d)
 
 Theta = Mapping[str, Any]
 
 
+class WeakModel:
+    """A reference that does not keep its model alive, and dies in another process."""
+
+    def __init__(self, model: Any = None) -> None:
+        self._model = (lambda: None) if model is None else weakref.ref(model)
+
+    def __call__(self) -> Any:
+        """Give the model, None if it is gone."""
+        return self._model()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a dead reference: a step method in a worker needs the arrays alone."""
+        return WeakModel, ()
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The parts of a graph, with natural-scale inputs in place of its free variables."""
 
-    model: Callable[[], Any]  # weak: the cache of readings must not keep a model alive
+    model: WeakModel  # the cache of readings must not keep a model alive
     predictor: str
     observed: str
     weights: tuple[str, ...]
@@ -68,6 +84,7 @@ class LatentGaussian:
         self.blocks = {n: slice(*ab) for n, *ab in zip(self.weights, starts, stops, strict=True)}
         self.n_weights: int = stops[-1]
         self._known_map: tuple[list[Any], Array, Array] | None = None
+        self._known_sites: tuple[list[Any], Sites] | None = None
 
     @property
     def model(self) -> Any:
@@ -135,10 +152,20 @@ class LatentGaussian:
             mean=mean,
             projection=projection,
             offset=offset,
-            sites=self.sites(theta),
+            sites=self._own_sites(theta),
             precision=precision,
             covariance=covariance,
         )
+
+    def _own_sites(self, theta: Theta | None) -> Sites:
+        """Sites of the model's own data; those without θ are made once."""
+        if depends(self.reading.cut, self.reading.theta):
+            return self.sites(theta)
+        data = [v.get_value() for v in self._site_data]
+        known = self._known_sites
+        if known is None or not all(map(np.array_equal, known[0], data)):
+            known = self._known_sites = (data, self.sites(theta))
+        return known[1]
 
     def prior(self, theta: Theta | None = None) -> tuple[Array, Array | None, Array | None]:
         """Prior mean with a diagonal precision, or with a dense covariance."""
@@ -163,12 +190,17 @@ class LatentGaussian:
     def affine_map(self, theta: Theta | None = None) -> tuple[Array, Array]:
         """Projection A (N, d) and offset o (N,): eta = A w + o."""
         data = [v.get_value() for v in self._eta_data]
-        if self._known_map is not None and not self.eta_depends:
-            known, projection, offset = self._known_map
-            if all(np.array_equal(a, b) for a, b in zip(known, data, strict=True)):
-                return projection, offset
+        known = None
+        if self._known_map is not None and not self._projection_depends:
+            before, *known_map = self._known_map
+            if all(np.array_equal(a, b) for a, b in zip(before, data, strict=True)):
+                known = known_map
+        if known is not None and not self.eta_depends:
+            return known[0], known[1]
         values, d = self.ordered(theta), self.n_weights
         offset = np.array(self._eta_batch(np.zeros((1, d)), *values)[0])
+        if known is not None:
+            return known[0], offset
         if d <= len(offset):  # push unit weights forward
             parts = [self._eta_batch(part, *values) for part in _chunks(np.eye(d))]
             projection = np.ascontiguousarray((np.concatenate(parts) - offset).T)
@@ -300,6 +332,16 @@ class LatentGaussian:
     @cached_property
     def _eta_data(self) -> list[Any]:
         return [v for v in ancestors([self.reading.eta]) if isinstance(v, SharedVariable)]
+
+    @cached_property
+    def _site_data(self) -> list[Any]:
+        return [v for v in ancestors([self.reading.cut]) if isinstance(v, SharedVariable)]
+
+    @cached_property
+    def _projection_depends(self) -> bool:
+        """Whether A itself moves with θ, and not only the offset."""
+        rows = pt.grad(self.reading.eta.sum(), self.reading.w, disconnected_inputs="ignore")
+        return any(depends(row, self.reading.theta) for row in rows)
 
     @cached_property
     def _base(self) -> Callable[..., list[Array]]:

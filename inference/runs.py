@@ -16,7 +16,7 @@ from ardvark.errors import UnsupportedPair
 from ardvark.inference.compile import quick
 from ardvark.inference.forms import stored_names
 from ardvark.inference.graph import read_model
-from ardvark.inference.hyper import Fixed, fixed_values, settle
+from ardvark.inference.hyper import Fixed, Sampled, fixed_values, settle
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.methods import METHODS
 from ardvark.inference.progress import progress
@@ -50,6 +50,10 @@ class Run(NamedTuple):
 
 def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Settle the hyperparameters, approximate the weights, and draw from the Gaussian."""
+    if isinstance(settings.hyper, Sampled):
+        from ardvark.inference.sampled_run import fit_sampled  # numba: not for the others
+
+        return fit_sampled(model, name, settings, run)
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     with progress(name, run.progressbar) as tick:
         settled = settle(latent, settings, settings.hyper, tick)

@@ -113,6 +113,19 @@ class TruncatedNormal:
         points, log_weights = zip(*batches, strict=True)
         return Proposals(np.concatenate(points), np.concatenate(log_weights))
 
+    def first(self, rng: np.random.Generator, limit: int = 1_000_000) -> tuple[Array, int]:
+        """Give one draw (N,), and the number of proposals that it took."""
+        excess = np.empty((1, self.lower.size))
+        tried = _first(self._rows, self._bound, self._tilt, self.log_bound, rng, excess[0], limit)
+        if tried > limit:
+            raise RuntimeError(
+                f"none of {limit} proposals from a normal above its bounds was accepted: exact "
+                f"draws are hopeless here ({self.lower.size} rows). Use EP or NUTS."
+            )
+        point = np.empty(self.lower.size)
+        point[self._order] = excess[0] * self._scale
+        return point + self.lower, tried
+
     def draws(self, n: int, rng: np.random.Generator, pilot: int = 100) -> Array:
         """Independent draws (n, N)."""
         first = self.propose(pilot, rng)
@@ -319,6 +332,39 @@ def _ordered_factor(covariance: Array, lower: Array) -> tuple[Array, Order, Arra
 
 
 @_compiled
+def _proposal(
+    rows: Array, bound: Array, tilt: Array, rng: np.random.Generator, z: Array, excess: Array
+) -> float:
+    """Propose once: T z - l / D is left in `excess`; the log weight."""
+    total = 0.0
+    for k in range(bound.size):
+        a = bound[k] - _dot(rows[k], z, k) - tilt[k]
+        excess[k] = _excess(a, rng)
+        z[k] = a + excess[k] + tilt[k]
+        total += tilt[k] * (0.5 * tilt[k] - z[k]) + _log_upper(a)
+    return total
+
+
+@_compiled
+def _first(
+    rows: Array,
+    bound: Array,
+    tilt: Array,
+    log_bound: float,
+    rng: np.random.Generator,
+    excess: Array,
+    limit: int,
+) -> int:
+    """Propose until one is accepted, left in `excess`; the number tried, limit + 1 if none was."""
+    z = np.empty_like(bound)
+    for tried in range(1, limit + 1):
+        weight = _proposal(rows, bound, tilt, rng, z, excess)
+        if weight + rng.standard_exponential() >= log_bound:
+            return tried
+    return limit + 1
+
+
+@_compiled
 def _propose(
     rows: Array,
     bound: Array,
@@ -331,13 +377,7 @@ def _propose(
     """Fill `log_weight`; the first rows of `excess` = T z - l / D are the accepted, counted."""
     accepted, z = 0, np.empty_like(bound)
     for i in range(log_weight.size):
-        total, row = 0.0, excess[accepted]
-        for k in range(bound.size):
-            a = bound[k] - _dot(rows[k], z, k) - tilt[k]
-            row[k] = _excess(a, rng)
-            z[k] = a + row[k] + tilt[k]
-            total += tilt[k] * (0.5 * tilt[k] - z[k]) + _log_upper(a)
-        log_weight[i] = total
-        if total + rng.standard_exponential() >= log_bound:  # -log(uniform) is exponential
+        log_weight[i] = _proposal(rows, bound, tilt, rng, z, excess[accepted])
+        if log_weight[i] + rng.standard_exponential() >= log_bound:  # -log(uniform)
             accepted += 1
     return accepted

@@ -37,6 +37,8 @@ ARRAY_LAYER = {
         "ep_kernels",
         "exact",
         "truncated_normal",
+        "block_moves",
+        "sampled_kernels",
         "sequential_ard",
         "gaussian_ard",
         "gaussian_ard_kernels",
@@ -46,7 +48,17 @@ NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arv
 NOT_FOR_ARRAYS |= {"xarray", "pandas", "nutpie"}
 GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one together
     f"ardvark.inference.{n}"
-    for n in ("graph", "affine", "latent", "adjoint", "conditional", "steps")
+    for n in (
+        "graph",
+        "affine",
+        "latent",
+        "adjoint",
+        "conditional",
+        "slice_theta",
+        "step_block",
+        "step_gamma",
+        "step_scale",
+    )
 }
 COMMANDS = ("ardvark.cli", "ardvark.tasks")
 ABOVE = {  # a package never imports what stands above it

@@ -1,0 +1,175 @@
+"""Move a Gaussian block by a Markov kernel that leaves its exact conditional alone.
+
+The target is p(w | θ, t), proportional to N(w; m0, K) prod_n site_n(eta_n). An approximation q has
+the same prior and Gaussian sites, so that their ratio depends on the N predictors alone:
+
+    p(w) / q(w) ∝ prod_n site_n(eta_n) / exp(-tau_n eta_n²/2 + nu_n eta_n)
+
+and each trial costs O(N), whatever the number of weights and whatever else is in the model.
+
+| kernel           | move                                                    | exact |
+|------------------|---------------------------------------------------------|-------|
+| `elliptical`     | slice on the ellipse through w and a draw of q           | yes   |
+| `independence`   | Metropolis-Hastings, proposals from q or a Student-t     | yes   |
+| `draw`           | a draw of q itself                                       | no    |
+
+Elliptical slice sampling: Murray, Adams & MacKay 2010; with q from EP: Fagan, Bhandari &
+Cunningham 2016; with a Student-t: Nishihara, Murray & Adams 2014. Where the target has heavier
+tails than q the ratio grows without bound, and a chain that starts, or gets, far out would hardly
+move: `freedom` gives q the tails of a Student-t. Both exact kernels only ask that q be a function
+of θ and the data: it need not have converged, but must not depend on w or on earlier draws.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ardvark.inference.approximation import Approximation
+from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.posterior import Posterior, condition
+from ardvark.inference.sites import Array
+
+__all__ = ["KERNELS", "Moved", "approximate_or_prior", "log_ratio", "move_block"]
+
+_MOST_TRIALS = 500  # the bracket has shrunk to nothing long before: only a NaN gets here
+
+
+class Moved(NamedTuple):
+    """Where a kernel has led."""
+
+    weights: Array
+    trials: int  # evaluations of the sites
+    acceptance: float  # probability of acceptance; 1 for kernels that never reject
+    moved: bool
+
+
+def approximate_or_prior(rule: Approximation, model: SiteModel) -> tuple[Posterior, bool]:
+    """Give q by the rule, from nothing; the prior, and False, where the rule finds no Gaussian."""
+    try:
+        q = rule.approximate(model).posterior
+        if np.isfinite(q.mean).all():
+            return q, True
+    except np.linalg.LinAlgError:
+        pass
+    none = np.zeros(len(model.offset))
+    return condition(model, none, none), False
+
+
+def log_ratio(model: SiteModel, q: Posterior, eta: Array) -> float:
+    """Log p(w) / q(w), up to a constant, as a function of the predictors (N,)."""
+    gaussian = eta * (q.site_shift - 0.5 * q.site_precision * eta)
+    return float(np.sum(model.sites.log(eta)) - np.sum(gaussian))
+
+
+def move_block(
+    model: SiteModel,
+    q: Posterior,
+    weights: Array,
+    rng: np.random.Generator,
+    kernel: str = "elliptical",
+    freedom: float | None = None,
+) -> Moved:
+    """Move `weights` (d,) by the kernel; with `freedom` q has the tails of a Student-t."""
+    return KERNELS[kernel](model, q, weights, rng, freedom)
+
+
+def _elliptical(
+    model: SiteModel, q: Posterior, weights: Array, rng: np.random.Generator, freedom: float | None
+) -> Moved:
+    here, there = weights - q.mean, q.draws(1, rng)[0] - q.mean
+    tails = _Tails(q, here, there, freedom, rng)
+    there = tails.scale * there
+    eta_here, eta_there = model.projection @ here, model.projection @ there
+
+    def log_weight(angle: float) -> float:
+        cos, sin = math.cos(angle), math.sin(angle)
+        eta = cos * eta_here + sin * eta_there + q.eta_mean
+        return log_ratio(model, q, eta) + tails.log_ratio(cos, sin)
+
+    level = log_weight(0.0) - rng.standard_exponential()
+    angle = rng.uniform(0.0, 2.0 * math.pi)
+    low, high = angle - 2.0 * math.pi, angle
+    for trial in range(1, _MOST_TRIALS):
+        if log_weight(angle) >= level:
+            moved = q.mean + math.cos(angle) * here + math.sin(angle) * there
+            return Moved(moved, trial, 1.0, True)
+        low, high = (angle, high) if angle < 0.0 else (low, angle)
+        angle = rng.uniform(low, high)
+    return Moved(weights, _MOST_TRIALS, 1.0, False)
+
+
+class _Tails:
+    """The Student-t with q's mean and shape, as a Gaussian of random scale given the weights.
+
+    On the ellipse cos(angle) here + sin(angle) there its log density needs three numbers.
+    """
+
+    def __init__(
+        self,
+        q: Posterior,
+        here: Array,
+        there: Array,
+        freedom: float | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.freedom, self.scale = freedom, 1.0
+        if freedom is None:
+            return
+        self.k = int(q.prior.on.sum())
+        peak, points = q.log_density(q.mean), q.mean + np.stack([here, there, here + there])
+        self.here, self.there, both = 2.0 * (peak - q.log_density(points))
+        self.cross = 0.5 * (both - self.here - self.there)
+        # s | w is inverse Gamma((freedom + k) / 2, (freedom + Q) / 2), Nishihara et al. 2014 (9)
+        chi_square = rng.chisquare(freedom + self.k)
+        self.scale = math.sqrt((freedom + self.here) / chi_square)
+
+    def log_ratio(self, cos: float, sin: float) -> float:
+        """Log of q over the Student-t, up to a constant."""
+        if self.freedom is None:
+            return 0.0
+        sin = sin * self.scale
+        quadratic = cos**2 * self.here + 2.0 * cos * sin * self.cross + sin**2 * self.there
+        return _t_over_gaussian(quadratic, self.freedom, self.k)
+
+
+def _t_over_gaussian(quadratic: float, freedom: float, k: int) -> float:
+    """Log N(w; m, V) / t(w; m, V), up to a constant, from (w - m)' V^-1 (w - m)."""
+    return 0.5 * (freedom + k) * math.log1p(quadratic / freedom) - 0.5 * quadratic
+
+
+def _independence(
+    model: SiteModel, q: Posterior, weights: Array, rng: np.random.Generator, freedom: float | None
+) -> Moved:
+    deviation = q.draws(1, rng)[0] - q.mean
+    if freedom is not None:
+        deviation = deviation * math.sqrt(freedom / rng.chisquare(freedom))
+    proposed = q.mean + deviation
+    new, old = (_log_weight(model, q, w, freedom) for w in (proposed, weights))
+    acceptance = math.exp(min(0.0, new - old)) if math.isfinite(new) else 0.0
+    accepted = bool(rng.uniform() < acceptance)
+    return Moved(proposed if accepted else weights, 1, acceptance, accepted)
+
+
+def _log_weight(model: SiteModel, q: Posterior, weights: Array, freedom: float | None) -> float:
+    """Log of target over proposal, up to a constant."""
+    weight = log_ratio(model, q, model.predictor(weights))
+    if freedom is None:
+        return weight
+    quadratic = 2.0 * float(q.log_density(q.mean) - q.log_density(weights))
+    k = int(q.prior.on.sum())
+    return weight + _t_over_gaussian(quadratic, freedom, k)
+
+
+def _draw(
+    model: SiteModel, q: Posterior, weights: Array, rng: np.random.Generator, freedom: float | None
+) -> Moved:
+    return Moved(q.draws(1, rng)[0], 0, 1.0, True)
+
+
+KERNELS: dict[str, Callable[..., Moved]] = {
+    "elliptical": _elliptical,
+    "independence": _independence,
+    "draw": _draw,
+}

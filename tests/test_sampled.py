@@ -1,0 +1,210 @@
+"""`hyper=Sampled()`: two loops, one posterior; Geweke's joint test of the machine code."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import ardvark as av
+from ardvark.inference.graph import read_model
+from ardvark.inference.sampled_kernels import LOGIT, PROBIT, run_chain
+from ardvark.inference.slice_theta import ThetaSweep, slice_move
+
+QUIET = {"progressbar": False, "random_seed": 3}
+
+
+def small_data(n=25, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (1.5 * X[:, 0] + rng.normal(size=n) > 0).astype(int)
+
+
+def z_of(one, two):
+    """Difference of two chains' means of log alpha, w and w², in joint batch standard errors."""
+
+    def summary(tree):
+        p = tree["posterior"].dataset
+        w, alpha = p["w"].values, p["alpha"].values
+        values = np.concatenate([w, w**2, np.log(alpha)], axis=-1)
+        values = values.reshape(-1, values.shape[-1])
+        batches = values[: len(values) // 40 * 40].reshape(40, -1, values.shape[-1]).mean(axis=1)
+        return batches.mean(axis=0), batches.var(axis=0, ddof=1) / 40
+
+    (m1, v1), (m2, v2) = summary(one), summary(two)
+    return np.abs(m1 - m2) / np.sqrt(v1 + v2)
+
+
+def run(model, draws=6000, method=None, **sampled):
+    settings = (method or av.EP)(hyper=av.Sampled(tune=200, **sampled))
+    return av.fit(model, settings, draws=draws, chains=2, **QUIET)
+
+
+# Machine code against Python, exact draws, and each other -----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def probit():
+    model = av.models.ard_classification(*small_data(), a=1.5, b=0.5)
+    return model, run(model)
+
+
+@pytest.mark.parametrize("kernel", ["independence", "exact"])
+@pytest.mark.parametrize("scale", [True, False])
+def test_kernels_agree(probit, kernel, scale):
+    model, elliptical = probit
+    draws = 6000 if kernel == "independence" else 1000
+    assert z_of(elliptical, run(model, draws, kernel=kernel, scale=scale)).max() < 4
+
+
+def test_loop_in_python_draws_from_the_same_posterior(probit):
+    model, compiled = probit
+    slow = run(model, draws=800, method=av.Laplace)
+    assert '"compiled": true' in compiled.attrs["sampler"]
+    assert '"compiled": false' in slow.attrs["sampler"]
+    assert z_of(compiled, slow).max() < 4
+
+
+def test_function_space_and_weight_space_agree():
+    """More weights than rows goes through N x N matrices; repeated rows do not change the model."""
+    X, t = small_data(6, 8, seed=4)
+    wide = av.models.ard_classification(X, t, link="logit", bias=False)
+    tree = run(wide)
+    nuts_like = run(wide, draws=6000, kernel="independence", sweeps=8)
+    assert z_of(tree, nuts_like).max() < 4
+
+
+def test_gaussian_noise_at_fixed_precisions_gives_independent_draws():
+    """Precisions pinned by a huge shape: draws of w are then those of a known Gaussian."""
+    X, _ = small_data()
+    t = X[:, 0] + 0.1
+    model = av.models.ard_regression(X, t, noise=0.5, bias=False, a=1e8, b=1e8)
+    w = run(model, draws=4000, scale=False)["posterior"]["w"].values.reshape(-1, 2)
+    V = np.linalg.inv(np.eye(2) + X.T @ X / 0.25)
+    z = (w.mean(axis=0) - V @ X.T @ t / 0.25) / np.sqrt(np.diag(V) / len(w))
+    assert np.abs(z).max() < 4
+    lag = np.mean((w[1:, 0] - w[:, 0].mean()) * (w[:-1, 0] - w[:, 0].mean())) / w[:, 0].var()
+    assert abs(lag) < 4 / np.sqrt(len(w))
+
+
+def test_a_user_graph_with_other_hyperparameters():
+    """A Poisson model with a scale that has no Gamma conditional: slices on the real line."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 2))
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 1.0)
+        w = pm.Normal("w", 0, s, shape=2)
+        eta = pm.Deterministic("eta", X @ w)
+        pm.Poisson("y", mu=pm.math.exp(eta), observed=rng.poisson(np.exp(X @ [0.7, -0.3])))
+    settings = av.EP(hyper=av.Sampled(tune=50))
+    with pytest.warns(av.ConvergenceWarning):  # so few draws
+        tree = av.fit(model, settings, draws=60, chains=2, **QUIET)
+    assert tree["posterior"]["s"].min() > 0
+    assert tree["log_likelihood"]["y"].shape == (2, 60, 40)
+    latent = read_model(model)
+    assert ThetaSweep(latent).others == ["s"]
+
+
+def test_draw_kernel_is_labelled(probit):
+    model, _ = probit
+    with pytest.warns(av.AccuracyWarning, match="not the posterior"):
+        tree = run(model, draws=2000, kernel="draw")
+    assert "approximation itself" in tree.attrs["caption"]
+
+
+def test_same_seed_same_draws(probit):
+    model, _ = probit
+    with pytest.warns(av.ConvergenceWarning):
+        trees = [run(model, draws=20) for _ in range(2)]
+    assert trees[0]["posterior"].equals(trees[1]["posterior"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kernel": "walk"}, "kernel"),
+        ({"tune": -1}, "tune"),
+        ({"sweeps": 0}, "sweeps"),
+    ],
+)
+def test_bad_settings(settings, words):
+    with pytest.raises(av.InputError, match=words):
+        av.Sampled(**settings)
+
+
+def test_refusals():
+    X, t = small_data()
+    with pytest.raises(av.UnsupportedPair, match="nothing to sample"):
+        run(av.models.ard_classification(X, t, alpha=np.ones(3)))
+    with pytest.raises(av.UnsupportedPair, match="probit"):
+        run(av.models.ard_classification(X, t, link="logit"), kernel="exact")
+
+
+def test_slice_of_a_known_density():
+    rng, x, kept = np.random.default_rng(0), 0.0, []
+    for _ in range(4000):
+        x = slice_move(lambda u: -0.5 * (u - 1.0) ** 2 / 4.0, x, rng)
+        kept.append(x)
+    batches = np.array(kept).reshape(40, -1).mean(axis=1)
+    assert abs(batches.mean() - 1.0) / (batches.std(ddof=1) / np.sqrt(40)) < 4
+    assert np.std(kept) == pytest.approx(2.0, rel=0.1)  # 4 errors of an sd from 1000 draws
+
+
+# Geweke 2004: the joint of parameters and data, drawn in two ways ---------------------------------
+
+
+def successive(family, rounds, fault=None, d=3, n=6, a=2.5, b=1.5):
+    """Functionals along the chain: parameters by one sweep, then data by the model."""
+    rng = np.random.default_rng(11)
+    A = np.random.default_rng(12).normal(size=(n, d))
+    AT, offset = np.ascontiguousarray(A.T), np.zeros(n)
+    shape, rate = np.full(d, a), np.full(d, b)
+    alpha = rng.gamma(a, 1 / b, size=d)
+    w = rng.normal(size=d) / np.sqrt(alpha)
+    seen = np.empty((rounds, 10))
+    out = np.empty((1, d)), np.empty((1, d)), np.empty(1, np.int64)
+    kernel = 2 if fault == "no site ratio" else 0
+    told = shape + 0.5 if fault == "gamma shape" else shape
+    before = w.copy()
+    for i in range(rounds):
+        source = before if fault == "stale data" else w
+        sign, before = draw_labels(family, A @ source, rng), w.copy()
+        run_chain(
+            A, AT, offset, family, sign, sign, told, rate, w, alpha, 0, 1, kernel, True, rng, *out
+        )
+        seen[i] = functionals(w, alpha, A)
+    return seen
+
+
+def draw_labels(family, eta, rng):
+    noise = rng.normal(size=eta.size) if family == PROBIT else rng.logistic(size=eta.size)
+    return np.where(eta + noise > 0, 1.0, -1.0)
+
+
+def functionals(w, alpha, A):
+    """Ten bounded functions, so that heavy tails of w do not spoil the errors."""
+    e = np.tanh(A @ w)
+    return np.array([
+        *np.tanh(w), *(1 / (1 + alpha)), np.tanh(w[0] * w[1]), e[0] * e[1], e.mean(), np.tanh(w @ w)
+    ])  # fmt: skip
+
+
+def geweke(family, rounds, fault=None, a=2.5, b=1.5):
+    rng = np.random.default_rng(13)
+    A = np.random.default_rng(12).normal(size=(6, 3))
+    alpha = rng.gamma(a, 1 / b, size=(rounds, 3))
+    w = rng.normal(size=(rounds, 3)) / np.sqrt(alpha)
+    independent = np.array([functionals(*pair, A) for pair in zip(w, alpha, strict=True)])
+    chain = successive(family, rounds, fault)
+    batches = chain.reshape(50, -1, 10).mean(axis=1)
+    error = np.sqrt(batches.var(axis=0, ddof=1) / 50 + independent.var(axis=0) / rounds)
+    return np.abs(batches.mean(axis=0) - independent.mean(axis=0)) / error
+
+
+@pytest.mark.parametrize("family", [PROBIT, LOGIT])
+def test_geweke(family):
+    assert geweke(family, 20_000).max() < 4
+
+
+@pytest.mark.parametrize("fault", ["gamma shape", "no site ratio", "stale data"])
+def test_geweke_sees_faults(fault):
+    """Stale data: the labels come from the weights of a sweep before."""
+    assert geweke(PROBIT, 20_000, fault).max() > 5
