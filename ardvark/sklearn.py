@@ -23,19 +23,21 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logsumexp
+from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ardvark.errors import ConvergenceWarning, InputError
 from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.gaussian_ard import Columns, gaussian_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.posterior import condition
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import LogitSites, ProbitSites
+from ardvark.inference.one_against_rest import (
+    LINKS,
+    log_odds,
+    log_probabilities,
+    sparse_machines,
+)
 from ardvark.models.checks import one_of, positive, positive_integer
 from ardvark.models.inputs import Array
 from ardvark.models.kernels import KERNELS, MEDIAN, RBF
@@ -43,8 +45,7 @@ from ardvark.models.kernels import KERNELS, MEDIAN, RBF
 __all__ = ["RVC", "RVR", "ARDClassifier", "ARDRegressor"]
 
 METHODS: dict[str, Any] = {"ep": EP, "laplace": Laplace}
-LINKS: dict[str, Any] = {"logit": LogitSites, "probit": ProbitSites}
-DENSE = 2.5e8  # bytes of Phi beyond which a regression makes its columns when it needs them
+DENSE = 2.5e8  # bytes of Phi beyond which its columns are made when they are needed
 DRAWS = 250  # of each of the four chains of `tree_`
 KERNEL = RBF(width=MEDIAN)
 
@@ -98,6 +99,12 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         bias = int(self._options["bias"])
         columns = self._basis(X, weights[weights >= bias] - bias)
         return np.hstack([np.ones((len(X), int(np.sum(weights < bias)))), columns])
+
+    def _design(self, X: Array, n_weights: int, on_demand: bool = True) -> Array | Columns:
+        """Phi, or its columns made when they are needed if it is large."""
+        if 8.0 * len(X) * n_weights <= DENSE or not on_demand:
+            return self._functions(X, np.arange(n_weights))
+        return Columns(lambda indices: self._functions(X, indices), (len(X), n_weights))
 
     # Fit ------------------------------------------------------------------------------------------
 
@@ -310,11 +317,6 @@ class _Regression(RegressorMixin, _Estimator):  # type: ignore[misc]
         self._end([weights])
         return self
 
-    def _design(self, X: Array, n_weights: int) -> Array | Columns:
-        if 8.0 * len(X) * n_weights <= DENSE:
-            return self._functions(X, np.arange(n_weights))
-        return Columns(lambda indices: self._functions(X, indices), (len(X), n_weights))
-
     def _describe(self, mean: Array, precision: Array) -> None:
         super()._describe(mean, precision)
         self.intercept_ = float(self.intercept_[0])
@@ -351,8 +353,15 @@ class _Classification(ClassifierMixin, _Estimator):  # type: ignore[misc]
             )
         n_weights = self._begin(X)
         self._options["link"] = link
-        Phi = self._functions(X, np.arange(n_weights))
-        self._end([self._against_rest(Phi, LINKS[link], positive) for positive in self._positive()])
+        machines = sparse_machines(
+            self._design(X, n_weights, on_demand=(self._method, link) == ("laplace", "logit")),
+            self._positive(),
+            METHODS[self._method](),
+            link=link,
+            tolerance=self.tolerance,
+            max_steps=self.max_steps,
+        )
+        self._end([_Weights(*machine) for machine in machines])
         return self
 
     def _positive(self) -> list[NDArray[np.bool_]]:
@@ -360,47 +369,14 @@ class _Classification(ClassifierMixin, _Estimator):  # type: ignore[misc]
         codes = range(len(self.classes_)) if len(self.classes_) > 2 else [1]
         return [self.y_fit_ == code for code in codes]
 
-    def _against_rest(self, Phi: Array, sites: Any, positive: NDArray[np.bool_]) -> _Weights:
-        n_rows, n_weights = Phi.shape
-        model = SiteModel(
-            mean=np.zeros(n_weights),
-            projection=Phi,
-            offset=np.zeros(n_rows),
-            sites=sites(np.where(positive, 1.0, -1.0)),
-            precision=np.ones(n_weights),
-        )
-        rule = METHODS[self._method]()
-        on_path = rule.loosened() if hasattr(rule, "loosened") else rule
-        path = sequential_ard(
-            model, on_path.approximate, tolerance=self.tolerance, max_steps=self.max_steps
-        )
-        active = np.flatnonzero(np.isfinite(path.precision))
-        small = replace(
-            model,
-            mean=np.zeros(active.size),
-            projection=Phi[:, active],
-            precision=path.precision[active],
-        )
-        fit = rule.approximate(small)
-        posterior = condition(small, fit.site_precision, fit.site_shift)
-        return _Weights(
-            path.precision, active, posterior.mean, posterior.covariance, fit.log_evidence,
-            path.steps, path.converged and fit.converged,
-        )  # fmt: skip
-
     def decision_function(self, X: Any) -> Array:
         """Log odds of the second class (N,), or of each class against the rest (N, K).
 
         Odds are those of the probability averaged over the posterior of the weights.
         """
         X = self._checked(X)
-        sites = LINKS[self._options["link"]]
-        sign = np.ones(len(X))
-        odds = []
-        for weights in self._weights:
-            mean, variance = self._eta(X, weights)
-            chances = [sites(s).tilted(mean, variance).log_z for s in (sign, -sign)]
-            odds.append(chances[0] - chances[1])
+        link = self._options["link"]
+        odds = [log_odds(*self._eta(X, weights), link) for weights in self._weights]
         return odds[0] if len(odds) == 1 else np.column_stack(odds)
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -408,8 +384,7 @@ class _Classification(ClassifierMixin, _Estimator):  # type: ignore[misc]
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([log_expit(-odds), log_expit(odds)])
-        chances = log_expit(odds)
-        return np.asarray(chances - logsumexp(chances, axis=1, keepdims=True))
+        return log_probabilities(odds)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of `classes_`; rows sum to one (N, K).

@@ -24,6 +24,7 @@ import dataclasses
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -156,8 +157,8 @@ def two_class_graph(
             observe("t", eta, observed=t_observed, dims="row")
         return model
 
-    card = _card(builder, "binary", inputs, design, classes)
-    return _with_precisions(build, card, design, weights)
+    card = card_for(builder, "binary", inputs, design, classes)
+    return with_precisions(build, card, design, weights)
 
 
 def regression_graph(
@@ -186,20 +187,20 @@ def regression_graph(
             pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
         return model
 
-    card = _card(builder, "regression", inputs, design, None)
-    return _with_precisions(build, card, design, weights)
+    card = card_for(builder, "regression", inputs, design, None)
+    return with_precisions(build, card, design, weights)
 
 
 def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:
     data = pm.Data(design.data, design.values, dims=("row", design.columns))
-    scales = () if design.scale is None else (_in_graph(design.scale),)
+    scales = () if design.scale is None else (scale_in_graph(design.scale),)
     intercept = prior("bias") if bias else 0
     w = prior("w", dims=design.weights)
     eta = intercept + design.basis_functions(data, *scales) @ w
     return pm.Deterministic("eta", eta, dims="row")
 
 
-def _in_graph(scale: Scale) -> Any:
+def scale_in_graph(scale: Scale) -> Any:
     if scale.value is not None:
         return pm.Data(scale.name, scale.value, dims=scale.dims)
     # The mean of the log-normal, where searches start, is the typical value.
@@ -214,7 +215,7 @@ def gamma_precisions(shape: float, rate: float) -> WeightPrior:
     """Give w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate)."""
     a, b = _doubles(shape, rate)
 
-    def prior(name: str, dims: str | None = None) -> Any:
+    def prior(name: str, dims: Any = None) -> Any:
         alpha = pm.Gamma(precision_name(name), a, b, dims=dims)
         return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
 
@@ -225,7 +226,7 @@ def integrated_precisions(shape: float, rate: float) -> WeightPrior:
     """Give the same w with alpha integrated out: Student-t, 2a degrees of freedom, sqrt(b/a)."""
     nu, scale = _doubles(2 * shape, np.sqrt(rate / shape))
 
-    def prior(name: str, dims: str | None = None) -> Any:
+    def prior(name: str, dims: Any = None) -> Any:
         return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
 
     return prior
@@ -235,7 +236,7 @@ def shared_precision(shape: float, rate: float) -> WeightPrior:
     """Give w ~ N(0, 1/alpha) with one alpha ~ Gamma(shape, rate) for the whole block."""
     a, b = _doubles(shape, rate)
 
-    def prior(name: str, dims: str | None = None) -> Any:
+    def prior(name: str, dims: Any = None) -> Any:
         alpha = pm.Gamma(precision_name(name), a, b)
         return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
 
@@ -258,19 +259,24 @@ PRIORS: dict[str, tuple[_OfBlocks, _OfBlocks]] = {
 def fixed_precisions(precisions: dict[str, Array]) -> WeightPrior:
     """Give w ~ N(0, 1/alpha) with alpha as data; an infinite alpha leaves an exact 0."""
 
-    def prior(name: str, dims: str | None = None) -> Any:
-        alpha = pm.Data(precision_name(name), precisions[name], dims=dims)
-        active = np.flatnonzero(np.isfinite(precisions[name]))
-        if active.size == precisions[name].size:
+    def prior(name: str, dims: Any = None) -> Any:
+        value = np.asarray(precisions[name])
+        alpha = pm.Data(precision_name(name), value, dims=dims)
+        active = np.flatnonzero(np.isfinite(value))
+        if active.size == value.size:
             return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
         if active.size == 0:
-            return pm.Deterministic(name, pt.zeros(precisions[name].shape), dims=dims)
+            return pm.Deterministic(name, pt.zeros(value.shape), dims=dims)
         model = pm.modelcontext(None)
-        model.add_coord("active", [model.coords[dims][j] for j in active])
-        w_active = pm.Normal(f"{name}_active", 0, sigma=alpha[active] ** -0.5, dims="active")
-        place = np.full(precisions[name].size, active.size)  # each weight's in (w_active, 0)
+        axes = [model.coords[dim] for dim in ((dims,) if isinstance(dims, str) else dims)]
+        labels = [", ".join(map(str, label)) for label in product(*axes)]
+        on = "active" if name == "w" else f"active_{name}"
+        model.add_coord(on, [labels[j] for j in active])
+        w_active = pm.Normal(f"{name}_active", 0, sigma=alpha.ravel()[active] ** -0.5, dims=on)
+        place = np.full(value.size, active.size)  # each weight's in (w_active, 0)
         place[active] = np.arange(active.size)
-        return pm.Deterministic(name, pm.math.concatenate([w_active, [0.0]])[place], dims=dims)
+        all_weights = pm.math.concatenate([w_active, [0.0]])[place.reshape(value.shape)]
+        return pm.Deterministic(name, all_weights, dims=dims)
 
     return prior
 
@@ -288,14 +294,21 @@ def _doubles(*values: float) -> tuple[Array, ...]:
 # --- what both graphs have around them --------------------------------------------------------
 
 
-def _card(builder: str, task: str, inputs: Inputs, design: Design, classes: Any) -> Card:
+def card_for(builder: str, task: str, inputs: Inputs, design: Design, classes: Any) -> Card:
     return Card(builder, task, inputs.feature_names, classes, inputs.scaling, design.new_data)
 
 
-def _with_precisions(
-    build: Callable[[WeightPrior], Any], card: Card, design: Design, weights: Weights
+def with_precisions(
+    build: Callable[[WeightPrior], Any],
+    card: Card,
+    design: Design,
+    weights: Weights,
+    split: Callable[[Any, Design, bool], dict[str, Array]] | None = None,
 ) -> Any:
-    """Check the precisions, build the graph with the prior they ask for, remember its card."""
+    """Check the precisions, build the graph with the prior they ask for, remember its card.
+
+    `split` gives the precisions of each block from what was asked.
+    """
     if not isinstance(weights.bias, bool | np.bool_):
         raise InputError(f"bias must be True or False, got {weights.bias!r}.")
     shape = positive(weights.a, "a")
@@ -307,7 +320,7 @@ def _with_precisions(
                 f"alpha fixes the precisions, prior={kind!r} says how they are inferred: give one "
                 f"of the two. alpha=1.0 gives every weight the same."
             )
-        model = build(fixed_precisions(_split(weights.alpha, design, weights.bias)))
+        model = build(fixed_precisions((split or _split)(weights.alpha, design, weights.bias)))
         remember(model, card)
         return model
     written, other = PRIORS[kind]

@@ -46,6 +46,7 @@ class Card:
     precisions: tuple[Precision, ...] = ()
     integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
     family: str = "sites"  # the shape of the graph, see inference/routes.py
+    design: Any = None  # how its data become basis functions, for families that are not read
 
 
 _CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()

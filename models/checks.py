@@ -64,7 +64,7 @@ def models_for(task: str) -> str:
     """Names of the models of the zoo for a task."""
     from ardvark.models.registry import MODELS
 
-    return ", ".join(name for name, entry in MODELS.items() if entry.task == task)
+    return ", ".join(name for name, entry in MODELS.items() if task in entry.tasks)
 
 
 def as_classes(

@@ -1,7 +1,8 @@
-"""Probit and logit likelihoods whose log probability is right far out in the tails.
+"""Probit, logit and softmax likelihoods whose log probability is right far out in the tails.
 
     probit   p(t = 1 | eta) = Phi(eta)          log p = log_ndtr(z)
     logit    p(t = 1 | eta) = 1/(1 + e^-eta)    log p = log_sigmoid(z)       z = (2 t - 1) eta
+    softmax  p(t = k | eta) = e^eta_k / sum_l e^eta_l                        eta has K columns
 
 The stock routes lose the tail. `Bernoulli(p=invprobit(eta))` is -inf beyond |eta| = 8.3 and carries
 a relative error of 3e-8, since PyTensor stores the Python constant of sqrt(2.) in single precision.
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 
-__all__ = ["LINKS", "log_ndtr", "log_sigmoid", "logit", "probit"]
+__all__ = ["LINKS", "log_ndtr", "log_sigmoid", "logit", "probit", "softmax"]
 
 ROOT_2 = pt.constant(np.sqrt(2.0), dtype="float64")
 SEAM = -1  # below it the tail is a scaled erfc, above it Phi is far enough from 0 for log1p
@@ -48,6 +50,22 @@ def probit(name: str, eta: Any, **kwargs: Any) -> Any:
 def logit(name: str, eta: Any, **kwargs: Any) -> Any:
     """Observe t in {0, 1} with p(t = 1) = 1/(1 + exp(-eta)): a `pm` distribution like any other."""
     return _binary("Logit", log_sigmoid, pt.sigmoid, name, eta, kwargs)
+
+
+def softmax(name: str, eta: Any, **kwargs: Any) -> Any:
+    """Observe t in {0, ..., K - 1} with log p(t = k) = eta_k - log sum_l exp(eta_l)."""
+
+    def logp(value: Any, eta: Any) -> Any:
+        largest = disconnected_grad(eta.max(axis=-1, keepdims=True))  # its share cancels exactly
+        log_sum = pt.log(pt.exp(eta - largest).sum(axis=-1)) + largest[..., 0]
+        chosen = pt.eq(value[..., None], pt.arange(eta.shape[-1]))
+        is_a_class = chosen.any(axis=-1)
+        return pt.switch(is_a_class, (chosen * eta).sum(axis=-1) - log_sum, -np.inf)
+
+    def dist(eta: Any, size: Any) -> Any:
+        return pm.Categorical.dist(p=pt.special.softmax(eta, axis=-1), size=size)
+
+    return pm.CustomDist(name, eta, logp=logp, dist=dist, class_name="Softmax", **kwargs)
 
 
 LINKS: dict[str, Callable[..., Any]] = {"probit": probit, "logit": logit}

@@ -25,6 +25,12 @@ class ModelEntry:
     methods: tuple[str, ...]  # fitted by
     reasons: Mapping[str, str] = field(default_factory=dict)  # not fitted by: why, what instead
     sample: Callable[[], Variants] = lambda: {"default": {}}
+    also: tuple[str, ...] = ()  # tasks that the same builder takes too
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Every kind of target that the builder takes."""
+        return (self.task, *self.also)
 
 
 def _ard_variants() -> dict[str, dict[str, Any]]:
@@ -84,7 +90,22 @@ def _rvm_classification_variants() -> dict[str, dict[str, Any]]:
     variants = _rvm_variants()  # the kernels are those of the regression
     kept = ("default", "inferred inputs", "callable", "student", "shared", "weights off")
     probit = variants["width given"] | {"link": "probit"}
-    return {name: variants[name] for name in kept} | {"probit": probit}
+    three = {"t": sample_data("multiclass")[1]}
+    lines = [[0.5, *[1.0] * 12], [float("inf"), *[2.0, float("inf")] * 6], [1.0] * 13]
+    several = {
+        "three classes": {},
+        "three classes, no bias": {"kernel": variants["width given"]["kernel"], "bias": False},
+        "three classes, callable": variants["callable"],
+        "three classes, student": variants["student"],
+        "three classes, shared": variants["shared"],
+        "three classes, weights off": variants["weights off"],
+        "three classes, by class": variants["weights off"] | {"alpha": lines},
+    }
+    return (
+        {name: variants[name] for name in kept}
+        | {"probit": probit}
+        | {name: three | arguments for name, arguments in several.items()}
+    )
 
 
 def _rvm_regression_variants() -> dict[str, dict[str, Any]]:
@@ -126,6 +147,7 @@ MODELS: dict[str, ModelEntry] = {
         ARD_METHODS,
         _no_jump("subset_classification"),
         _rvm_classification_variants,
+        also=("multiclass",),
     ),
     "rvm_regression": ModelEntry(
         "rvm",

@@ -26,9 +26,13 @@ RMS error 0.11 at best against 0.04).
 
 from typing import Any
 
+from ardvark.errors import InputError
 from ardvark.models.ard import Weights, regression_graph, two_class_graph
+from ardvark.models.checks import as_classes, as_inputs, one_of
 from ardvark.models.inputs import Inputs
 from ardvark.models.kernels import RBF, Design, centred_on_rows
+from ardvark.models.likelihoods import LINKS
+from ardvark.models.softmax import softmax_graph
 
 __all__ = ["rvm_classification", "rvm_regression"]
 
@@ -87,19 +91,33 @@ def rvm_classification(
     b: float | None = None,
     prior: str = "ard",
 ) -> Any:
-    """Build the graph of a relevance vector classifier of two classes.
+    """Build the graph of a relevance vector classifier: logit or probit, or softmax for K > 2.
 
     Parameters
     ----------
     X : (N, d) table
-    t : N labels of two classes
-        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    t : N labels
+        Integers, booleans or strings, in `np.unique` order. Of two classes the second is the
+        positive one; more than two have one predictor each (`models/softmax.py`), and `w`,
+        `alpha`, `bias` and `eta` a dim `class`.
     link : "logit" or "probit"
-    kernel, bias, alpha, a, b, prior
+        Of two classes; more than two have the softmax, which is the logit's.
+    alpha : None or precisions
+        As in `rvm_regression`; with K > 2 classes for all of them alike, or a line for each.
+    kernel, bias, a, b, prior
         As in `rvm_regression`.
     """
     weights = Weights(bias, alpha, a, b, prior)
-    return two_class_graph("rvm_classification", X, t, _on_rows(kernel), link, weights)
+    inputs = as_inputs(X)
+    codes, classes = as_classes(t, len(inputs))
+    if len(classes) == 2:
+        return two_class_graph("rvm_classification", inputs, t, _on_rows(kernel), link, weights)
+    if one_of(link, LINKS, "link") != "logit":
+        raise InputError(
+            f"link={link!r} is for two classes, t has {len(classes)}: these have a softmax, which "
+            f"is link='logit'. Leave link out, or merge the classes into two."
+        )
+    return softmax_graph("rvm_classification", inputs, codes, classes, _on_rows(kernel), weights)
 
 
 def _on_rows(kernel: Any) -> Any:

@@ -228,6 +228,8 @@ def rvm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: An
     if isinstance(scale, str):  # "median"
         scale = np.median([cityblock(x, c) for i, x in enumerate(X) for c in X[:i]])
     Phi = np.array([[kernel_by_hand(kernel, x, c, scale) for c in X] for x in X])
+    if task == "multiclass":
+        return total + softmax_logp(point, Phi, t, **settings)
     return total + linear_logp(task, point, Phi, t, **({"link": "logit"} | settings))
 
 
@@ -262,6 +264,39 @@ def linear_logp(
         return float(total + stats.norm.logpdf(t, eta, sigma).sum())
     log_link = {"probit": log_ndtr, "logit": log_expit}[settings.get("link", "probit")]
     return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
+
+
+def softmax_logp(
+    point: dict[str, Any], Phi: Any, t: Any, prior: str = "ard", **settings: Any
+) -> float:
+    """log p(alpha) + log p(w | alpha) + log p(t | eta) over classes, weights and rows, in loops."""
+    a, b = settings.get("a", 2.0), settings.get("b") or 2 / Phi.shape[1]
+    classes, bias = len(set(t)), settings.get("bias", True)
+    fixed = settings.get("alpha")
+    given = {name: list(np.ravel(point[name])) for name in point}
+    total, eta = 0.0, np.zeros((len(t), classes))
+    for k in range(classes):
+        for j in range(0 if bias else 1, Phi.shape[1] + 1):
+            block, alpha = ("w", "alpha") if j else ("bias", "alpha_bias")
+            draws = given.get(f"{block}_active", given.get(block))
+            if fixed is not None:
+                precision = np.broadcast_to(fixed, (classes, Phi.shape[1] + 1))[k, j]
+                if np.isinf(precision):
+                    continue
+            elif prior != "student":
+                one_for_all = prior == "shared" and j > 0
+                precision = given[alpha][0] if one_for_all else given[alpha].pop(0)
+                first = not one_for_all or (k, j) == (0, 1)
+                total += stats.gamma.logpdf(precision, a, scale=1 / b) if first else 0.0
+            weight = draws.pop(0)
+            eta[:, k] += weight * (Phi[:, j - 1] if j else 1.0)
+            if prior == "student":
+                total += stats.t.logpdf(weight, 2 * a, scale=(b / a) ** 0.5)
+            else:
+                total += stats.norm.logpdf(weight, 0, precision**-0.5)
+    for n, label in enumerate(t):
+        total += eta[n, label] - np.log(np.exp(eta[n]).sum())
+    return float(total)
 
 
 def basis_by_hand(basis: Any, X: Any) -> Any:

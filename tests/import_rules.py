@@ -42,6 +42,9 @@ ARRAY_LAYER = {
         "sequential_ard",
         "gaussian_ard",
         "gaussian_ard_kernels",
+        "multinomial",
+        "one_against_rest",
+        "sparse_logistic",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -51,7 +51,7 @@ def method_table() -> str:
 
     head = ["model", "target", "paper", *(f'`"{name}"`' for name in METHODS)]
     rows = [
-        [f"`{name}`", entry.task, entry.paper]
+        [f"`{name}`", ", ".join(entry.tasks), entry.paper]
         + ["yes" if method in entry.methods else "refused" for method in METHODS]
         for name, entry in MODELS.items()
     ]
