@@ -51,8 +51,8 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
     Parameters
     ----------
     tree
-        A result of ``fit``. Scalar weights (the bias) are no features and are left out, unless
-        there are no others.
+        A result of ``fit``. Scalar weights (the bias, one for each class if there are several)
+        are no features and are left out, unless there are no others.
     of : "features" or "weights", optional
         Which of them, where they differ: in a model with a scale per input the features are the
         inputs, while the weights belong to basis functions. By default the features.
@@ -223,7 +223,11 @@ def _feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
             ' tree.attrs["weights"] = \'["name"]\' to one or more of '
             f"{', '.join(map(str, posterior.data_vars))}."
         )
-    vectors = tuple(name for name in variables if posterior[name].ndim > len(SAMPLE_DIMS))
+    vectors = tuple(
+        name
+        for name in variables
+        if posterior[name].ndim > len(SAMPLE_DIMS) and set(posterior[name].dims[2:]) != {"class"}
+    )
     return vectors or variables
 
 

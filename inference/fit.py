@@ -136,15 +136,22 @@ def _check_model(model: Any) -> None:
 
 
 def _check_labels(model: Any, values: Mapping[str, Any]) -> None:
-    """Refuse new labels of a two-class model that are no codes 0 and 1."""
+    """Refuse new labels that are no codes of the classes."""
     card = card_of(model)
-    if card is None or card.task != "binary" or "t_observed" not in values:
+    if card is None or card.classes is None or "t_observed" not in values:
         return
     codes = np.unique(np.asarray(values["t_observed"]))
+    if card.task == "multiclass" and not np.isin(codes, np.arange(len(card.classes))).all():
+        raise InputError(
+            f"data: t_observed must hold the codes 0 to {len(card.classes) - 1} of the classes, "
+            f"found {codes[:5].tolist()}"
+        )
+    if card.task != "binary":
+        return
     if not np.isin(codes, (0, 1)).all():
         raise InputError(
-            f"data: t_observed must hold the codes 0 and 1 (for {card.classes[0]!r} and "  # type: ignore[index]
-            f"{card.classes[1]!r}), found {codes[:5].tolist()}"  # type: ignore[index]
+            f"data: t_observed must hold the codes 0 and 1 (for {card.classes[0]!r} and "
+            f"{card.classes[1]!r}), found {codes[:5].tolist()}"
         )
 
 

@@ -23,9 +23,14 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
     ("sampler", ANY): "sampling:fit_sampler",
+    ("gaussian", "softmax"): "softmax_runs:fit_softmax",
+    ("exact", "softmax"): "softmax_runs:refuse_softmax",
+    ("sampler", "softmax"): "softmax_runs:sample_softmax",
 }
 
-PREDICTIONS: dict[str, str] = {}  # family of model -> module:function; "sites" is in predict.py
+PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
+    "softmax": "softmax_runs:predict_softmax",
+}
 
 
 def family_of(model: Any) -> str:

@@ -66,7 +66,7 @@ def replicate(rows: int | None = None, width: float = WIDTH) -> dict[str, Any]:
         "vectors": int(by_class.sum()),
         "distinct_vectors": len(machine.relevance_),
         "vectors_by_class": by_class.tolist(),
-        "log_evidence": machine.log_evidence_.tolist(),
+        "log_evidence": np.asarray(machine.log_evidence_).tolist(),
         "cpu_fit": fitted - begin,
         "cpu_predict": time.process_time() - fitted,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
@@ -85,7 +85,7 @@ def choose_width(widths: Sequence[float]) -> dict[float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures as JSON, beside the published ones."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, help="training rows; all by default")
     parser.add_argument("--width", type=float, default=WIDTH)
     parser.add_argument("--widths", type=float, nargs="+", help="only compare these")

@@ -43,6 +43,7 @@ ARRAY_LAYER = {
         "gaussian_ard",
         "gaussian_ard_kernels",
         "multinomial",
+        "multinomial_ard",
         "one_against_rest",
         "sparse_logistic",
     )
