@@ -97,6 +97,7 @@ def sparse_logistic(
             if not search.take_pool(gain, relevance, pool):
                 continue
             search.walk()
+            search.pool_rows = np.empty((0, 0))  # one pool at a time: memory is O(N pool)
             if tick is not None:
                 on = sum(len(s.active) for s in searches)
                 tick(f"pass {looks}: {on} weights, {sum(s.finished for s in searches)} finished")
@@ -152,7 +153,7 @@ class _Search:
         self.active = np.zeros(0, np.intp)  # ascending
         self.rows = np.empty((0, sign.size))  # columns of the active weights
         self.mean = np.zeros(0)
-        self.pool = np.zeros(0, np.intp)
+        self.pool, self.pool_rows = np.zeros(0, np.intp), np.empty((0, 0))
         self.seen: set[bytes] = set()
         self.blocked: set[int] = set()
         self.steps = self.looks = 0

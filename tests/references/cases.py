@@ -66,9 +66,17 @@ def student() -> Any:
     return model
 
 
+def softmax() -> Any:
+    """Three classes on a kernel at 18 rows, precisions given."""
+    X, score, rng = _inputs(18, 2, 5)
+    t = np.digitize(score + rng.normal(size=18), [-0.7, 0.7])
+    return av.models.rvm_classification(X, t, kernel=av.RBF(width=1.0), alpha=1.0)
+
+
 CASES = {
     "probit": ReferenceCase(probit, ("bias", "w")),
     "logit": ReferenceCase(logit, ("bias", "w")),
     "poisson": ReferenceCase(poisson, ("beta", "level"), "log_rate"),
     "student": ReferenceCase(student, ("slopes",), "mu"),
 }
+SEVERAL_CLASSES = {"softmax": ReferenceCase(softmax, ("bias", "w"))}
