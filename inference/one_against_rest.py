@@ -54,6 +54,7 @@ def sparse_machines(
     link: str = "logit",
     tolerance: float = 1e-6,
     max_steps: int = 5000,
+    start: Sequence[Array] | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> list[Machine]:
     """Fit a machine for each target by sequential ARD.
@@ -66,6 +67,8 @@ def sparse_machines(
         The rows of the positive class, for each machine.
     rule
         Settings that approximate: `Laplace()`, `EP()`.
+    start
+        Precisions of each machine to start from, inf = out; by default all are out. For a table.
     link, tolerance, max_steps, tick
         As in `sequential_ard`.
     """
@@ -77,30 +80,26 @@ def sparse_machines(
             projection, signs, tolerance=tolerance, max_steps=max_steps, tick=tick
         )
         return [Machine(*(getattr(one, name) for name in Machine._fields)) for one in found]
-    sites = LINKS[link]
-    return [_machine(projection, sites(s), rule, tolerance, max_steps, tick) for s in signs]
+    starts = [np.full(projection.shape[1], np.inf)] * len(signs) if start is None else start
+    search = {"tolerance": tolerance, "max_steps": max_steps, "tick": tick}
+    return [
+        _machine(projection, LINKS[link](sign), rule, begin, search)
+        for sign, begin in zip(signs, starts, strict=True)
+    ]
 
 
-def _machine(
-    Phi: Array,
-    sites: Any,
-    rule: Any,
-    tolerance: float,
-    max_steps: int,
-    tick: Callable[[str], None] | None,
-) -> Machine:
+def _machine(Phi: Array, sites: Any, rule: Any, start: Array, search: dict[str, Any]) -> Machine:
     n_rows, n_weights = Phi.shape
+    on = np.isfinite(start)
     model = SiteModel(
         mean=np.zeros(n_weights),
         projection=Phi,
         offset=np.zeros(n_rows),
         sites=sites,
-        precision=np.ones(n_weights),
+        precision=np.where(on, start, 1.0),
     )
     on_path = rule.loosened() if hasattr(rule, "loosened") else rule
-    path = sequential_ard(
-        model, on_path.approximate, tolerance=tolerance, max_steps=max_steps, tick=tick
-    )
+    path = sequential_ard(model, on_path.approximate, start=on, **search)
     active = np.flatnonzero(np.isfinite(path.precision))
     small = replace(
         model,

@@ -115,13 +115,14 @@ class _Search:
         reading, hyper = self.reading, self.hyper
         positive = [reading.codes == k for k in range(len(reading.classes))]
 
-        def settle_precisions() -> tuple[float, bool, Any]:
+        def settle_precisions(last: list[Machine] | None) -> tuple[float, bool, Any]:
             machines = sparse_machines(
                 reading.basis(self.theta),
                 positive,
                 self.method,
                 tolerance=hyper.tolerance,
                 max_steps=hyper.max_steps,
+                start=None if last is None else [machine.precision for machine in last],
                 tick=self.tick,
             )
             total = sum(machine.log_evidence for machine in machines)
@@ -142,11 +143,13 @@ class _Search:
         """The multinomial evidence: precisions by fixed point, the scale by gradient."""
         reading, hyper = self.reading, self.hyper
 
-        def settle_precisions() -> tuple[float, bool, Any]:
+        def settle_precisions(last: Any) -> tuple[float, bool, Any]:
             Phi = reading.basis(self.theta)
-            shape = (len(reading.classes), Phi.shape[1])
+            begin = (
+                np.ones((len(reading.classes), Phi.shape[1])) if last is None else last.precision
+            )
             climb = fixed_point_softmax(
-                SoftmaxModel(Phi, reading.codes, np.ones(shape)),
+                SoftmaxModel(Phi, reading.codes, begin),
                 self.fit,
                 algorithm=hyper.algorithm,
                 tolerance=hyper.tolerance,
@@ -166,15 +169,14 @@ class _Search:
 
     def _turns(
         self,
-        settle_precisions: Callable[[], tuple[float, bool, Any]],
+        settle_precisions: Callable[[Any], tuple[float, bool, Any]],
         at_scale: Callable[[Theta, Any], tuple[float, Array]],
     ) -> tuple[Any, bool, str]:
         """Precisions at a scale, the scale at these precisions, until a turn gains nothing.
 
-        A search over precisions begins anew at each scale and may end in a poorer place than the
-        last: the best turn is kept.
+        Each search over precisions begins where the last has ended; the best turn is kept.
         """
-        value, settled, found = settle_precisions()
+        value, settled, found = settle_precisions(None)
         why = "" if settled else "the search over precisions did not settle: raise max_steps"
         scale = self.reading.scale
         if scale is None:
@@ -182,7 +184,7 @@ class _Search:
         for _ in range(self.hyper.max_rounds):
             before = self.theta
             self.theta = {scale: self._best_scale(at_scale, found)}
-            new, new_settled, new_found = settle_precisions()
+            new, new_settled, new_found = settle_precisions(found)
             if new <= value + self.hyper.tolerance:
                 if new < value:
                     self.theta = before

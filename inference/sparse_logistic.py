@@ -199,12 +199,12 @@ class _Search:
         self.residual = 0.5 * (self.sign + 1.0) - chance  # t - y
         self.curvature = chance * expit(-eta)  # y (1 - y), without loss where y is 1
         k = self.active.size
-        white = self.rows / self.root[:, None] * np.sqrt(self.curvature)
-        information = white @ white.T
-        information[np.diag_indices(k)] += 1.0
         if k == 0:
             self.half, self.covariance, self.half_log_det = np.empty((0, 0)), np.empty((0, 0)), 0.0
             return
+        weighted = self.rows * np.sqrt(self.curvature)
+        information = weighted @ weighted.T / np.outer(self.root, self.root)
+        information[np.diag_indices(k)] += 1.0
         factor = dpotrf(information, lower=1)[0]
         self.half = dtrtri(factor, lower=1)[0] / self.root  # V = half'half
         self.covariance = self.half.T @ self.half
@@ -269,9 +269,9 @@ class _Search:
             if not self._move(best[0], best[1]):
                 self.blocked.add(best[0])
                 continue
-            self.blocked.clear()
             self.steps += 1
             if self.active.size != before:
+                self.blocked.clear()
                 rival = None
 
     def _best_inside(self) -> tuple[int, float, float] | None:
@@ -346,10 +346,10 @@ class _Search:
 def _tries(now: float, wanted: float) -> list[float]:
     """The full step, then shorter ones in the log of the precision."""
     if math.isinf(now):
-        return [wanted * 8.0**k for k in range(6)]
+        return [wanted * 16.0**k for k in range(3)]
     if math.isinf(wanted):
-        return [wanted, *(now * 4.0**k for k in (4, 2, 1, 0.5))]
-    return [now * (wanted / now) ** (0.5**k) for k in range(6)]
+        return [wanted, now * 16.0, now * 2.0]
+    return [now * (wanted / now) ** (0.25**k) for k in range(3)]
 
 
 def _rounding(psi: float) -> float:

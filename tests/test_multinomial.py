@@ -207,7 +207,7 @@ def test_what_cannot_be_a_model_is_refused():
 
 @pytest.mark.parametrize("algorithm", ["mackay", "em"])
 def test_fixed_points_are_stationary_under_a_fixed_curvature(algorithm):
-    Phi = rng.normal(size=(60, 2))
+    Phi = rng.normal(size=(30, 2))
     score = np.column_stack([2 * Phi[:, 0], 2 * Phi[:, 1], -Phi.sum(axis=1)])
     codes = (score + rng.normal(size=score.shape)).argmax(axis=1)
     model = SoftmaxModel(Phi, codes, np.ones((3, 2)))
@@ -215,12 +215,12 @@ def test_fixed_points_are_stationary_under_a_fixed_curvature(algorithm):
     def fit(model, start):
         return fit_multinomial(model, start=start)
 
-    end = fixed_point_softmax(model, fit, algorithm=algorithm, tolerance=1e-6)
+    end = fixed_point_softmax(model, fit, algorithm=algorithm, tolerance=1e-5)
     assert end.converged
     on = end.fit.model.on
     moment = (end.fit.mean**2 + end.fit.marginal_variance)[on]
     gamma = 1.0 - end.precision[on] * end.fit.marginal_variance[on]
-    assert np.abs((1 - end.precision[on] * moment)[gamma > 0.1]).max() < 1e-4
+    assert np.abs((1 - end.precision[on] * moment)[gamma > 0.1]).max() < 1e-3
     early = fixed_point_softmax(model, fit, algorithm=algorithm, max_steps=1)
     assert not early.converged and early.steps == 1
 
