@@ -97,6 +97,7 @@ def known(kind: str, name: str, registry: Iterable[str]) -> str:
 def prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
     """Load and scale the data, choose and build the model."""
     import ardvark as av
+    from ardvark.models.checks import models_for
     from ardvark.models.registry import MODELS
 
     if task.model is not None:
@@ -105,8 +106,8 @@ def prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
     name = task.model or DEFAULT_MODELS.get(dataset.task)
     if name is None:
         raise ValueError(
-            f"{data}: no model for a {dataset.task} target yet; "
-            f"there are models for {' and '.join(DEFAULT_MODELS)} targets"
+            f"{data}: no default model for a {dataset.task} target; name one of "
+            f"{models_for(dataset.task)} by --model"
         )
     dataset = _training_rows(dataset)
     if not task.raw:

@@ -9,7 +9,7 @@ looked at, and some spread evenly over the rest. When no weight of the pool gain
 made once more, a chunk at a time, and looked at for every target of the pass; a search ends when
 none of them gains. Memory is O(N (pool + chunk)), whatever d is, and what `Columns` may keep.
 
-| Tipping & Faul 2003; Tipping 2001            | code                                       |
+| FT03; Tip01                                  | code                                       |
 |----------------------------------------------|--------------------------------------------|
 | B = diag(y (1 - y)), t - y                   | `_Search.curvature`, `_Search.residual`    |
 | S_j, Q_j of a weight that is out             | r = phi'B phi - phi'B Phi V Phi'B phi,     |

@@ -120,7 +120,7 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
         (["report", "--model", "magic"], "unknown model 'magic'; known: ard_classification"),
         (["report", "no_such_data"], "no_such_data"),
         (["report", "no_such_file.csv"], "no_such_file.csv"),
-        (["report", "wine"], "no model for a multiclass target yet"),
+        (["report", "wine"], "no default model for a multiclass target"),
         (["report", "--out", "no/such/folder/report.html"], "no folder"),
         (["report", "--draws", "many"], "--draws"),
         (["report", "--drwas", "3"], "--drwas"),

@@ -211,6 +211,18 @@ def test_one_against_rest(classes, kind):
     )
 
 
+def test_columns_made_when_needed_give_the_same_classifier(classes, monkeypatch):
+    X, labels = classes
+    dense = RVC().fit(X, labels)
+    monkeypatch.setattr(estimators, "DENSE", 0.0)
+    lazy = RVC().fit(X, labels)  # 91 columns are one pool: the same steps
+    np.testing.assert_allclose(lazy.log_evidence_, dense.log_evidence_, atol=1e-8)
+    np.testing.assert_array_equal(lazy.relevance_, dense.relevance_)
+    np.testing.assert_allclose(lazy.predict_proba(X), dense.predict_proba(X), atol=1e-6)
+    probit = RVC(link="probit").fit(X, labels)  # has no such search: a table is made
+    np.testing.assert_allclose(probit.predict_proba(X).sum(axis=1), 1.0, atol=1e-12)
+
+
 def test_each_class_has_its_graph_and_tree(classes):
     X, labels = classes
     estimator = ARDClassifier().fit(X, labels)

@@ -8,7 +8,7 @@ import numpy as np
 import pytensor
 import pytest
 
-from ardvark.studies import qi2004, tipping2001
+from ardvark.studies import qi2004, tipping2001, usps
 
 COLLECTION = os.environ.get("ARDVARK_DATA", "")
 SIMULATED = ("sinc", "sinc_uniform", "friedman1", "friedman2", "friedman3")
@@ -107,3 +107,18 @@ def test_gene_expression_rows_are_finite_beside_the_published():
             assert np.isfinite(row[figure]), figure
         assert 0 <= row["errors"] <= 12 and row["log_probability"] < 0
     assert [row["published_errors"] for row in rows] == [2.54, 1.63, None]
+
+
+# --- U.S.P.S. --------------------------------------------------------------------------------
+
+
+def test_ten_digits_on_some_rows(capsys):
+    needs_file("usps")
+    assert usps.main(["--rows", "300"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    found = answer["found"]
+    assert answer["published"]["rvm"] == [5.1, 316]
+    assert found["rows"] == 300 and len(found["vectors_by_class"]) == 10
+    assert 0 < found["distinct_vectors"] <= found["vectors"] < 300
+    assert found["error"] < 30  # chance is 90
+    assert found["peak_megabytes"] > 0 and found["cpu_fit"] > 0
