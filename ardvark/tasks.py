@@ -158,6 +158,7 @@ def at_same_hyperparameters(
         name
         for name, tree in trees.items()
         if tree.attrs.get("hyper") in ("evidence", "predictive")
+        and tree.attrs.get("coupling") != "one_against_rest"  # no posterior of the graph
     ]
     names = ["nuts_fixed"] if len(found) == 1 else [f"nuts_fixed_{name}" for name in found]
     fixed = [av.NUTS(hyper=av.Fixed(trees[name])) for name in found]

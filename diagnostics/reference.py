@@ -35,6 +35,7 @@ REFERENCE = "reference"
 APPROXIMATION_ERROR = "approximation error"
 PRICE_OF_FIXING = "price of fixing the hyperparameters"
 OTHER_HYPERPARAMETERS = "different hyperparameters"
+OTHER_LIKELIHOOD = "different likelihoods"  # one class against the rest is no softmax
 SAME_VALUE = 1e-6  # relative: hyperparameters passed from one fit to another
 
 
@@ -102,6 +103,8 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
 
 def relation(tree: xr.DataTree, reference: xr.DataTree, same: bool) -> str:
     """Name what the difference between two trees measures, given ``same_hyperparameters``."""
+    if not _same_likelihood(tree, reference):
+        return OTHER_LIKELIHOOD
     if same:
         return APPROXIMATION_ERROR
     if _fixes_what_moves_in(reference, tree):
@@ -113,6 +116,8 @@ def same_hyperparameters(tree: xr.DataTree, reference: xr.DataTree) -> bool:
     """Tell whether θ was integrated out in both or held at the same values, on the same data."""
     if _fixes_what_moves_in(reference, tree) or _fixes_what_moves_in(tree, reference):
         return False
+    if not _same_likelihood(tree, reference):  # its hyperparameters are not the other's
+        return False
     ours, theirs = _values(tree), _values(reference)
     held = {*held_values(tree), *held_values(reference)}
     given = {*_group(tree, "constant_data")} & {*_group(reference, "constant_data")}
@@ -120,6 +125,10 @@ def same_hyperparameters(tree: xr.DataTree, reference: xr.DataTree) -> bool:
         name in ours and name in theirs and _equal(ours[name], theirs[name])
         for name in held | given
     )
+
+
+def _same_likelihood(tree: xr.DataTree, reference: xr.DataTree) -> bool:
+    return bool(tree.attrs.get("coupling") == reference.attrs.get("coupling"))
 
 
 def integrates_hyperparameters(tree: xr.DataTree) -> bool:

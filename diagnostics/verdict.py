@@ -12,6 +12,7 @@ import pandas as pd
 from ardvark.diagnostics.reference import (
     APPROXIMATION_ERROR,
     OTHER_HYPERPARAMETERS,
+    OTHER_LIKELIHOOD,
     PRICE_OF_FIXING,
     REFERENCE,
 )
@@ -41,6 +42,7 @@ _CONCLUSIONS = {
         "fixing the hyperparameters changes the answer",
     ),
     OTHER_HYPERPARAMETERS: ("says nothing of the approximation",) * 3,
+    OTHER_LIKELIHOOD: ("says nothing of the approximation",) * 3,
 }
 
 
@@ -58,6 +60,8 @@ def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
     kind = row["compares"]
     if kind == OTHER_HYPERPARAMETERS:
         findings.append(("warn", "the reference has other hyperparameters or data"))
+    if kind == OTHER_LIKELIHOOD:
+        findings.append(("warn", "the reference has another likelihood"))
     level = max((level for level, _ in findings), key=LEVELS.index, default="good")
     said = ", ".join(text for _, text in findings)
     conclusion = _CONCLUSIONS[kind][LEVELS.index(level)]

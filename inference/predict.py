@@ -68,7 +68,7 @@ def predict(
     Returns
     -------
     xr.DataArray
-        Two classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
+        Classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
     """
     if "posterior" not in tree.children:
         raise InputError("tree has no posterior group: it is not the tree of a fit")

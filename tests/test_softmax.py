@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import ardvark as av
+from ardvark.diagnostics.verdict import verdict
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference import nuts
 from ardvark.inference.convergence import Sampled
@@ -213,6 +214,18 @@ def test_one_against_the_rest_is_three_two_class_fits(model):
     assert kept == named  # "ash, row3": the relevance vectors of each class
     estimator = av.sklearn.RVC(KERNEL).fit(X, T)
     np.testing.assert_allclose(found, estimator.predict_proba(X_NEW), atol=1e-8)
+
+
+def test_machines_are_not_held_against_the_softmax(model):
+    """At the very same precisions the two are posteriors of different likelihoods."""
+    machines = fitted(model, av.Evidence())
+    joint = fitted(model, av.Fixed(machines))
+    assert joint.attrs["coupling"] == "softmax"
+    table = av.compare({"machines": machines, "joint": joint}, reference="joint")
+    assert table.loc["machines", "compares"] == "different likelihoods"
+    assert not table.loc["machines", "like_with_like"]
+    level, sentence = verdict(table.loc["machines"])
+    assert level != "good" and "another likelihood" in sentence
 
 
 def test_draws_and_log_likelihood_of_machines(model):
