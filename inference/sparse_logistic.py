@@ -5,9 +5,11 @@
 The steps are those of `sequential_ard.py` with Laplace's sites: the weight that gains most comes
 in, is re-estimated or goes, and the mode of the active weights is found anew. What differs is what
 is looked at. A search walks over a pool: the active columns, those that promised most when all were
-looked at, and some spread evenly over the rest. When no weight of the pool gains, all d columns are
-made once more, a chunk at a time, and looked at for every target of the pass; a search ends when
-none of them gains. Memory is O(N (pool + chunk)), whatever d is, and what `Columns` may keep.
+looked at, and some spread evenly over the rest. Weights come in that gain at least a share of the
+best gain then; less is put off, since outside the pool there may be better. When nothing is left
+to do, all d columns are made once more, a chunk at a time, and looked at for every target of the
+pass; a search ends when none of them gains. Memory is O(N (pool + chunk)), whatever d is, and what
+`Columns` may keep.
 
 | FT03; Tip01                                  | code                                       |
 |----------------------------------------------|--------------------------------------------|
@@ -39,6 +41,7 @@ from ardvark.inference.sites import Array
 __all__ = ["LogisticArd", "sparse_logistic"]
 
 POOL = 256  # candidates in a walk: half of them promise most, half are spread over the rest
+SHARE = 0.3  # of the best gain when all were looked at: what a weight must gain to come in
 MODE = 1e-10  # a Newton step that promises less, relative to 1 + |psi|, is the last
 MAX_NEWTON = 100
 LEAST_KEPT = 0.1  # of the tolerance: what a careful step must gain, so that a search must end
@@ -156,7 +159,7 @@ class _Search:
         self.pool, self.pool_rows = np.zeros(0, np.intp), np.empty((0, 0))
         self.seen: set[bytes] = set()
         self.blocked: set[int] = set()
-        self.steps = self.looks = 0
+        self.steps, self.looks, self.floor = 0, 0, tolerance
         self.finished = self.settled = self.careful = False
         self.find_mode()
         self.seen.add(self._state())
@@ -232,13 +235,14 @@ class _Search:
         if not gain.max(initial=-np.inf) > self.tolerance and self._best_inside() is None:
             self.finished, self.settled = True, True
             return False
-        others = np.flatnonzero(relevance > 0)
+        others, self.floor = np.flatnonzero(relevance > 0), self.tolerance
         half = max(size, self.active.size) // 2
         if others.size > 4 * half:
             ranked = others[np.argsort(-relevance[others], kind="stable")]
             rest = np.sort(ranked[half:])
             spread = rest[np.linspace(0, rest.size - 1, half).astype(int)]
             others = np.append(ranked[:half], spread)
+            self.floor = max(self.tolerance, SHARE * float(gain.max()))
         self.pool = np.union1d(others, self.active).astype(np.intp)
         self.pool_rows = np.ascontiguousarray(np.asarray(self.columns.make(self.pool), float).T)
         return True
@@ -262,6 +266,9 @@ class _Search:
                 rival = -np.inf if outside is None else outside[2]
                 if outside is not None and (best is None or outside[2] > best[2]):
                     best = outside
+            if best is None and self.steps == begin and self.floor > self.tolerance:
+                self.floor = self.tolerance  # the best of all was not kept: take what there is
+                continue
             if best is None:  # without a step: what is promised is kept by none
                 self.finished = self.settled = self.steps == begin
                 return
@@ -277,18 +284,20 @@ class _Search:
     def _best_inside(self) -> tuple[int, float, float] | None:
         variance = self.covariance.diagonal()
         r = 1.0 / variance - self.precision[self.active]
-        return self._best(self.active, r, self.mean / variance)
+        return self._best(self.active, r, self.mean / variance, self.tolerance)
 
     def _best_outside(self) -> tuple[int, float, float] | None:
         r, u = self.told_of(self.pool_rows)
         out = np.isinf(self.precision[self.pool])
-        return self._best(self.pool[out], r[out], u[out])
+        return self._best(self.pool[out], r[out], u[out], self.floor)
 
-    def _best(self, which: Index, r: Array, u: Array) -> tuple[int, float, float] | None:
+    def _best(
+        self, which: Index, r: Array, u: Array, least_gain: float
+    ) -> tuple[int, float, float] | None:
         free = np.array([j not in self.blocked for j in which.tolist()], bool)
         least, largest = (bound[which] for bound in self.bounds)
         best, gain = best_precisions(self.precision[which], free, r, u, least, largest)
-        if not gain.size or not gain.max() > self.tolerance:
+        if not gain.size or not gain.max() > least_gain:
             return None
         first = int(np.argmax(gain))
         return int(which[first]), float(best[first]), float(gain[first])
