@@ -500,7 +500,9 @@ class RVC(_OnRows, _Classification):
     With K > 2 classes there are K sparse models, each of one class against all others, and the
     probabilities are divided by their sum: they sum to one, but are no posterior of one joint
     model. `log_evidence_` and rows of `dual_coef_` are then one per class, `model_` and `tree_`
-    lists, and a relevance vector is one for any class.
+    lists, and a relevance vector is one for any class. Where the table of kernel values would be
+    large its columns are made when they are needed (method="laplace", link="logit"), which is a
+    greedier search: `ardvark.studies.usps` is an example.
 
     Parameters
     ----------

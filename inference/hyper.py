@@ -60,7 +60,8 @@ class Evidence:
     ----------
     algorithm : str
         How ARD precisions are searched: "sequential" (one weight at a time: fast, can add what was
-        deleted), "mackay" or "em" (all at once, from a model with every weight).
+        deleted), "mackay" or "em" (all at once, from a model with every weight). More than two
+        classes: "sequential" fits one machine for each class against the rest.
     with_prior : bool
         Add the log density of the hyperprior (on the natural scale): a mode, not type-II ML.
     start : str, tuple, mapping, or a list of these; optional
