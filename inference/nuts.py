@@ -31,8 +31,8 @@ from ardvark.inference.forms import (
     fraction,
     in_order_of,
     length_known,
+    names_to_store,
     recover_precisions,
-    stored_names,
 )
 from ardvark.models.checks import one_of, positive_integer
 
@@ -118,7 +118,7 @@ def sample_nuts(
     form = form_to_sample(model, settings.form)
     check_known(model, [*(var_names or ()), *(start or ())])
     start = {name: value for name, value in (start or {}).items() if name in form.model.named_vars}
-    names = stored_names(form.model, settings.predictor)
+    names = names_to_store(form, model, settings.predictor)
     names += [n for n in var_names or () if n not in names and n in form.model.named_vars]
     sampler = choose_sampler(form.model, settings.sampler)
     run = _with_nutpie if sampler == "nutpie" else _with_pymc

@@ -23,9 +23,15 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
     ("sampler", ANY): "sampling:fit_sampler",
+    ("slice", ANY): "slices:fit_slices",
+    ("gaussian", "process"): "process_route:fit_process",
+    ("sampler", "process"): "process_route:sample_process",
+    ("slice", "process"): "process_route:slice_process",
 }
 
-PREDICTIONS: dict[str, str] = {}  # family of model -> module:function; "sites" is in predict.py
+PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
+    "process": "process_route:predict_process",
+}
 
 
 def family_of(model: Any) -> str:
