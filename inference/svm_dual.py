@@ -176,7 +176,7 @@ def _loss(z: Array) -> Array:
 
 def _newton(covariance: Array, sign: Array, now: _State) -> _State | None:
     """One projected Newton step on the dual; None if no step makes D fall."""
-    held = (now.alpha <= NEAR_ZERO) & (now.gradient > 0)
+    held = (now.alpha <= min(NEAR_ZERO, now.slope)) & (now.gradient > 0)
     free = np.flatnonzero(~held)
     direction = np.where(held, -now.alpha, 0.0)
     # (yy'∘Σ)⁻¹ g = y ∘ Σ⁻¹ (y ∘ g): the signs stay outside.

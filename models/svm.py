@@ -17,7 +17,8 @@ Full Bayes needs a proper hyperprior: log-normal, see `covariances.py`. The pape
 regression (ε-insensitive losses) are out of scope.
 
 `f` has one value per training row, so new rows need its covariance with the old ones: `av.predict`
-has it. PyMC's own `sample_posterior_predictive` with other inputs draws `f` there from its *prior*.
+has it. PyMC's own `sample_posterior_predictive` keeps `f` at the old rows, and warns when the inputs
+have changed.
 Data are never rescaled; the paper's columns have mean 0 and variance 1, as `av.standardise` makes them.
 """
 
