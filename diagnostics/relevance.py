@@ -238,7 +238,7 @@ def _process(tree: xr.DataTree) -> pd.DataFrame:
         fitted = optima[ARD].isel(optimum=0) if ARD in optima else kappa
         columns = {"kappa": fitted, "relevance": expected, "sd": sd}
         return pd.DataFrame({name: np.ravel(value) for name, value in columns.items()}, index=index)
-    values = draws_of(kappa) if group == "posterior" else kappa.to_numpy()[None, None]
+    values = draws_of(kappa) if group == "posterior" else np.tile(kappa.to_numpy(), (1, 2, 1))
     if "constant_data" not in tree.children or "X" not in tree["constant_data"]:
         raise InputError("relevance needs the spread of the inputs: keep `X` in `constant_data`.")
     share = values * tree["constant_data"]["X"].to_numpy().var(axis=0)
