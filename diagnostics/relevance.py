@@ -14,7 +14,7 @@ as a share of the largest: it does not depend on the unit of the column either.
 
 A Gaussian process with one kappa_a per feature has the relevance variables of Chu06 (16): the share
 of feature l in sum_l kappa_a,l var(x_l). Over several optima of the evidence they are averaged by
-their weights (19), and the sd is their spread over the optima; from a sampler both are over the draws.
+their weights (19), and the sd is their spread over the optima; from a sampler both are over draws.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Elliptical slice sampling: a Gaussian block under any sites, without tuning and without rejections.
+"""Elliptical slice sampling: a Gaussian block under any sites, nothing tuned, nothing rejected.
 
     f ~ N(m, S) L(f),   ν ~ N(0, S),   log y = log L(f) + log U(0, 1)
     f' = m + (f - m) cos φ + ν sin φ,   φ drawn from a bracket that shrinks towards 0 until
@@ -6,14 +6,14 @@
 
 | source                                             | code                                        |
 |----------------------------------------------------|---------------------------------------------|
-| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `_sweep`, all chains together               |
-| ellipse, threshold, angle, shrinking bracket        |                                             |
-| Nishihara, Murray & Adams 2014: any Gaussian will   | `slice_sample`: N(m, S) is the prior, or    |
-| do for the ellipse, L is what is left of the target | prior times a share of EP's Gaussian sites  |
+| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `_sweep`, all chains together              |
+| ellipse, threshold, angle, shrinking bracket        |                                            |
+| Nishihara, Murray & Adams 2014: any Gaussian will   | `slice_sample`: N(m, S) is the prior, or   |
+| do for the ellipse, L is the rest of the target     | prior times a share of EP's Gaussian sites |
 
 Sites that are zero on part of the line are no trouble: such points are never above the threshold.
-That makes it the reference for the trigonometric SVM, where gradient samplers diverge. The target is
-exact whatever the ellipse; EP's only makes successive draws less alike. The chains advance
+That makes it the reference for the trigonometric SVM, where gradient samplers diverge. The target
+is exact whatever the ellipse; EP's only makes successive draws less alike. The chains advance
 together: one product for all of them, one call of the sites.
 """
 
@@ -33,7 +33,9 @@ __all__ = ["EllipticalSlice", "SliceDraws", "slice_sample"]
 
 ELLIPSES = ("posterior", "prior")
 BLOCK = 256  # draws of ν made at once, per chain
-SHARE = 0.8  # of EP's sites in the ellipse: less than all, for its tails must not be the lighter ones
+SHARE = (
+    0.8  # of EP's sites in the ellipse: less than all, for its tails must not be the lighter ones
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class EllipticalSlice:
     ----------
     hyper
         `Fixed(...)`: the hyperparameters are given, by a mapping or another fit's tree. None: the
-        model has none that are free, or it is a process, whose κ are then sampled too.
+        model has none that are free. Free ones are refused: NUTS samples them.
     weights, predictor
         Names in the graph, when they are not the usual ones.
     ellipse
@@ -66,9 +68,7 @@ class EllipticalSlice:
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
         if self.ellipse not in ELLIPSES:
-            raise InputError(
-                f"ellipse must be one of {', '.join(ELLIPSES)}; got {self.ellipse!r}"
-            )
+            raise InputError(f"ellipse must be one of {', '.join(ELLIPSES)}; got {self.ellipse!r}")
         for name, least in (("tune", 0), ("thin", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -129,13 +129,11 @@ def _ellipse(prior: Prior, kind: str) -> Posterior:
     return condition(prior, nothing, nothing, "auto")
 
 
-def _start(
-    model: SiteModel, prior: Prior, ellipse: Posterior, chains: int
-) -> tuple[Array, Array]:
+def _start(model: SiteModel, prior: Prior, ellipse: Posterior, chains: int) -> tuple[Array, Array]:
     """Begin at the centre of the ellipse, or at the prior mean where that has no probability."""
-    for mean, eta in ((ellipse.mean, ellipse.eta_mean), (model.mean, prior.eta_mean)):
-        if np.isfinite(model.sites.log(eta)).all():
-            break
+    mean, eta = ellipse.mean, ellipse.eta_mean
+    if not np.isfinite(model.sites.log(eta)).all():
+        mean, eta = model.mean, prior.eta_mean
     return np.tile(mean, (chains, 1)), np.tile(eta, (chains, 1))
 
 

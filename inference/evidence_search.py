@@ -13,9 +13,9 @@ that meets a jump stops short of the optimum or lands beyond it, so here
 | weights of the optima (18)                 | `weigh`, by log-sum-exp; equal optima count once    |
 | expected relevance (19)                    | `Optima.expected_relevance`, and its spread         |
 
-Two ends are one optimum if their relevances differ by less than 0.02 and their log evidences by less
-than 0.1: else the number of starts that run into it would act as its weight. The weights are those
-of a density in κ under a flat prior and ignore how wide an optimum is.
+Two ends are one optimum if their relevances differ by less than 0.02 and their log evidences by
+less than 0.1: else the number of starts that run into it would act as its weight. The weights are
+those of a density in κ under a flat prior and ignore how wide an optimum is.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ __all__ = ["End", "Optima", "climb", "search", "weigh"]
 
 SAME_RELEVANCE = 0.02
 SAME_EVIDENCE = 0.1  # nats: a jump's worth
-HOPS = (1.0, 0.3, 0.1, 0.03, 0.01)  # steps of the logarithm that may lead past a jump
-WORTH_A_ROUND = 0.01  # nats
+HOPS = (0.3, 0.1, 0.03)  # steps of the logarithm that may lead past a jump
+WORTH_A_ROUND = 0.05  # nats
 NOWHERE = 1e100  # minus the evidence where there is none
 
 type Objective = Callable[[Array], tuple[float, Array]]  # u -> value, gradient
@@ -82,7 +82,7 @@ def climb(
     """Maximise from one start; the gradient is right between jumps.
 
     `tolerance` is the gain, in nats, at which a round is the last one. With `jumps` a round that
-    gains less than a hundredth of a nat is, since the teeth of the saw are larger than that.
+    gains less than a twentieth of a nat is, since the teeth of the saw are larger than that.
     """
     best_value, best_u, best_gradient, count = -np.inf, start, np.zeros_like(start), 0
 
@@ -96,7 +96,8 @@ def climb(
 
     low, high = bounds
     least = max(tolerance, WORTH_A_ROUND if jumps else 0.0)
-    options = {"ftol": 0.1 * tolerance, "gtol": 1e-5, "maxcor": 20, "maxls": 12}
+    coarse = 1e-2 * WORTH_A_ROUND if jumps else tolerance
+    options = {"ftol": 0.1 * coarse, "gtol": 1e-5, "maxcor": 20, "maxls": 6 if jumps else 20}
     converged = False
     for _ in range(max_rounds):
         before = best_value

@@ -7,8 +7,8 @@ precisions integrated out, and they are drawn afterwards from their exact condit
     w ~ StudentT(2a, scale sqrt(b/a))                                    what is sampled
     alpha | w ~ Gamma(a + 1/2, b + w²/2)                                 `recover_precisions`
 
-A Gaussian process is sampled `whitened`: f = L(κ) white, white ~ N(0, I), so that f and the κ of its
-covariance do not hold each other fast.
+A Gaussian process is sampled `whitened`: f = L(κ) white, white ~ N(0, I), so that f and the κ of
+its covariance do not hold each other fast.
 """
 
 from __future__ import annotations

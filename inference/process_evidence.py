@@ -2,10 +2,10 @@
 
     u = log of every parameter of the covariance that is free
 
-| rule            | evidence                              | what it costs                                  |
-|-----------------|---------------------------------------|------------------------------------------------|
-| Laplace         | Chu06 (15), on the support vectors     | O(N² d + s³ + s² d), s support vectors          |
-| any other (EP)  | its own, on all rows                   | what the rule costs, and O(N² d)               |
+| rule            | evidence                            | what it costs                            |
+|-----------------|-------------------------------------|------------------------------------------|
+| Laplace         | Chu06 (15), on the support vectors  | O(N² d + s³ + s² d), s support vectors   |
+| any other (EP)  | its own, on all rows                | what the rule costs, and O(N² d)         |
 
 The support-vector route is climbed twice: first with the jumps of (15) drawn out (`RAMP`), from
 where the starts run together, then as it is, accepted by value.

@@ -1,12 +1,12 @@
 """A Gaussian process under the trigonometric likelihood: how it is fitted, and what it predicts.
 
-Laplace works on the support vectors (`svm_dual.py`, `svm_evidence.py`); at the same κ it is what the
-general route gives (a test), faster. Evidence is maximised from several starts, and the tree keeps
-every optimum. For a process the predictor is itself the Gaussian block, so new rows x* go by their
-covariance k with the training rows:
+Laplace works on the support vectors (`svm_dual.py`, `svm_evidence.py`); at the same κ it is what
+the general route gives (a test), faster. Evidence is maximised from several starts, and the tree
+keeps every optimum. For a process the predictor is itself the Gaussian block, so new rows x* go by
+their covariance k with the training rows:
 
-    f* ~ N(k'r, k** - k'R k),   r = ν - τ m,   R = (K + T⁻¹)⁻¹          Gaussian sites (τ, ν), T = diag τ
-    f* | f ~ N(k'K⁻¹f, k** - k'K⁻¹k)                                    each draw of a sampler
+    f* ~ N(k'r, k** - k'R k),   r = ν - τ m,   R = (K + T⁻¹)⁻¹     Gaussian sites (τ, ν), T = diag τ
+    f* | f ~ N(k'K⁻¹f, k** - k'K⁻¹k)                               each draw of a sampler
 
 and the probability of a class is the mass of its site under that Gaussian (the paper has no such
 formula). With Laplace τ = Λ, so r and R live on the support vectors.
@@ -68,7 +68,10 @@ def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
         else:
             settled = settle(latent, settings, hyper, tick)
         groups, facts = gaussian_answer(latent, settled, run, tick)
-    groups["fit"] = groups["fit"].drop_vars("X").assign_coords(row=list(model.coords["row"]))
+    fit = groups["fit"].drop_vars("X").assign_coords(row=list(model.coords["row"]))
+    if "multiplier" in fit:
+        fit["support"] = fit["multiplier"] > 0
+    groups["fit"] = fit
     if found is not None:
         groups["optima"] = _optima_group(model, process, found)
     return groups, facts | CAVITY
@@ -120,7 +123,7 @@ def _at(
         site_precision=precision,
         site_shift=shift,
         info={"duality_gap": mode.gap, "support_vectors": float(on.sum())},
-        by_row={"support": on, "multiplier": mode.alpha, **_cavities(site_model, posterior)},
+        by_row={"multiplier": mode.alpha, **_cavities(site_model, posterior)},
     )
     reason = "" if certified else f"the duality gap is {mode.gap:.2g}: the mode is not certified."
     return Settled(theta, site_model, fit, bool(certified), treatment, reason)
@@ -178,7 +181,7 @@ def _by_evidence(
 
 
 def _starts(process: Process, start: Any, default: int) -> list[Theta]:
-    """The starts that were asked for: None, ("random", k[, seed]), a mapping, or a list of these."""
+    """The starts asked for: ("random", k[, seed]), a mapping, a list of these, or None."""
     if start is None:
         return list(random_starts(process, default))
     if isinstance(start, list):
@@ -190,7 +193,9 @@ def _starts(process: Process, start: Any, default: int) -> list[Theta]:
                 f"start has {unknown[0]!r}, which is no free hyperparameter; these are "
                 f"{', '.join(free)}"
             )
-        given = {n: np.broadcast_to(v, free[n].typical.shape).astype(float) for n, v in start.items()}
+        given = {
+            n: np.broadcast_to(v, free[n].typical.shape).astype(float) for n, v in start.items()
+        }
         return [{**random_starts(process, 1)[0], **given}]
     if isinstance(start, tuple) and start[0] == "random":
         return list(random_starts(process, *start[1:]))
@@ -228,7 +233,7 @@ def predict_process(
     """Class probabilities (row, class) at new rows."""
     card = card_of(model)
     assert card is not None
-    X = tree["constant_data"]["X"].values
+    X = tree["constant_data"].dataset["X"].to_numpy()
     if X.shape[1] != X_new.shape[1]:
         raise InputError(f"tree has {X.shape[1]} features, X_new has {X_new.shape[1]}")
     gaussian = "mean_vector" in tree.children.get("fit", {})

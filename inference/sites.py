@@ -255,7 +255,10 @@ def _as_trigonometric(evaluate: Callable[[Array], Array], values: Array) -> Site
 
     sites = TrigonometricSites(np.where(values[-1] > values[0], 1.0, -1.0))
     grid = np.array([-3.0, -1.01, -0.99, -0.7, -0.3, 0.2, 0.6, 0.95, 1.01, 3.0])[:, None]
-    ours, theirs = sites.log(grid * np.ones_like(values[:1])), evaluate(grid * np.ones_like(values[:1]))
+    ours, theirs = (
+        sites.log(grid * np.ones_like(values[:1])),
+        evaluate(grid * np.ones_like(values[:1])),
+    )
     finite = np.isfinite(ours)
     same = np.array_equal(finite, np.isfinite(theirs)) and not np.isposinf(theirs).any()
     if not same or np.isnan(theirs).any():

@@ -6,19 +6,19 @@
 
 There is no upper bound (ξ < 2 holds by itself) and no equality constraint (the offset is in κ_b).
 Rows with α > 0 are the support vectors. The primal is P(f) = ½ f'Σ⁻¹f + Σ ℓ(y_i f_i), and at
-f = Σ v the gap P + D >= 0 needs no inverse: it is a sum over rows, each of them zero at the optimum.
+f = Σ v the gap P + D >= 0 needs no inverse: it is a sum over rows, each zero at the optimum.
 
 | Chu, Keerthi, Ong & Ghahramani 2006    | code                                                    |
 |----------------------------------------|---------------------------------------------------------|
-| dual (11), without its stray n          | `_objective`                                            |
-| f_MP = Σ v, (12)                        | `Mode.f`                                                |
-| Λ, after (14): π²/8 + α²/2              | `curvature`                                             |
+| dual (11), without its stray n          | `_State.dual`                                          |
+| f_MP = Σ v, (12)                        | `Mode.f`                                               |
+| Λ, after (14): π²/8 + α²/2              | `curvature`                                            |
 
 Far from the optimum projected steps on α are slow where Σ is strong, so the support is found first,
 by active-set steps: rows inside the margin (z < 1) take a Newton step in Σ_M + Λ_M⁻¹, all others
-have v = 0, and a step is halved until the primal falls. Projected Newton on the dual (Bertsekas 1982:
-rows at zero that want to be below it are held there) then finishes in one or two steps. The last
-matrix is also the one of the evidence (15), see `svm_evidence.py`.
+have v = 0, and a step is halved until the primal falls. Projected Newton on the dual (Bertsekas
+1982: rows at zero that want to be below it are held there) then finishes in one or two steps. The
+last matrix is also the one of the evidence (15), see `svm_evidence.py`.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,9 @@ from ardvark.inference.sites import Array
 __all__ = ["Mode", "curvature", "find_mode", "solve_in"]
 
 HALF_PI = 0.5 * np.pi
+FINE = 1e-11  # slope of D that is as good as zero
 SETTLED = 1e-9  # slope of D at which one more Newton step leaves rounding only
+NEARLY = 1e-6  # relative gain of an active-set step after which the dual steps take over
 NEAR_ZERO = 1e-8  # a row this close to zero that wants to be below it is held at once
 
 
@@ -79,16 +81,18 @@ def find_mode(
     """
     alpha, begun = _active_set(covariance, sign, start, max_iterations)
     now = _State.at(covariance, sign, alpha)
-    iteration = 0
-    for iteration in range(1, max_iterations + 1):
+    steps = begun
+    for steps in range(begun, begun + max_iterations):  # noqa: B007
         last = now.slope <= SETTLED and now.gap <= tolerance * (1.0 + abs(now.primal))
+        if last and now.slope <= FINE:
+            break
         new = _newton(covariance, sign, now)
         if new is None:
             break
         now = new if not last or new.slope <= now.slope else now
         if last:
             break
-    return Mode(now.alpha, now.f, now.primal, now.gap, now.slope, begun + iteration)
+    return Mode(now.alpha, now.f, now.primal, now.gap, now.slope, steps)
 
 
 def _active_set(
@@ -101,8 +105,8 @@ def _active_set(
         f = covariance @ v
         v, f = (part * min(1.0, 0.9 / max(-float(np.min(sign * f)), 0.9)) for part in (v, f))
     value = _primal(sign, v, f)
-    iteration = 0
-    for iteration in range(1, max_iterations + 1):
+    steps = 0
+    for steps in range(1, max_iterations + 1):  # noqa: B007
         free = np.flatnonzero(sign * f < 1.0)
         alpha = HALF_PI * np.tan(0.25 * np.pi * (1.0 - sign[free] * f[free]))
         weak = 1.0 / curvature(alpha)
@@ -119,9 +123,9 @@ def _active_set(
         if size <= 1e-6:
             break
         v, f, value = v + size * turn, f + size * move, new
-        if size == 1.0 and gain <= 1e-9 * (1.0 + abs(value)):
+        if size == 1.0 and gain <= NEARLY * (1.0 + abs(value)):
             break
-    return HALF_PI * np.tan(0.25 * np.pi * np.maximum(1.0 - sign * f, 0.0)), iteration
+    return HALF_PI * np.tan(0.25 * np.pi * np.maximum(1.0 - sign * f, 0.0)), steps
 
 
 def _primal(sign: Array, v: Array, f: Array) -> float:

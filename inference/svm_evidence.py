@@ -1,20 +1,20 @@
 """Evidence of the trigonometric SVM on its support vectors, and its gradient in all parameters.
 
-    -log p(t | θ) = ½ v'Σ_M v + 2 Σ ln sec(π/4 ξ) + ½ ln |I + Σ_M Λ_M|          M: the support vectors
+    -log p(t | θ) = ½ v'Σ_M v + 2 Σ ln sec(π/4 ξ) + ½ ln |I + Σ_M Λ_M|        M: the support vectors
 
 Everything comes from one Cholesky factor of Σ_M + Λ_M⁻¹, of which W is the inverse:
 
 | Chu, Keerthi, Ong & Ghahramani 2006         | code                                               |
 |---------------------------------------------|----------------------------------------------------|
-| (15)                                         | `support_evidence`, its value                      |
-| gradient of (15), not printed                | `support_evidence`, the matrix G                   |
-| an inverse for each feature (end of 2.5)     | not needed: `Covariance.pull`, one matrix product  |
-| relevance variables (16)                     | `relevance_of`                                     |
+| (15)                                         | `support_evidence`, its value                     |
+| gradient of (15), not printed                | `support_evidence`, the matrix G                  |
+| an inverse for each feature (end of 2.5)     | not needed: `Covariance.pull`, one matrix product |
+| relevance variables (16)                     | `relevance_of`                                    |
 
 The gradient has three parts, each of them a sum over G ∘ dΣ_M: the mode's own quadratic (envelope
-theorem), the determinant, and the move of Λ with the mode. With q_i = the posterior variance of f_i,
+theorem), the determinant, and the move of Λ with the mode. With q_i the posterior variance of f_i,
 
-    G = ½ vv' - ½ W + g v',    g = (I + Λ Σ)⁻¹ (½ q ∘ v ∘ Λ) = ½ W (q ∘ v),    q_i = (1 - W_ii/Λ_i)/Λ_i
+    G = ½ vv' - ½ W + g v',   g = (I + Λ Σ)⁻¹ (½ q ∘ v ∘ Λ) = ½ W (q ∘ v),  q_i = (1 - W_ii/Λ_i)/Λ_i
 
 Without the third part the gradient is off by tens of per cent.
 
@@ -94,7 +94,7 @@ def _curvatures(mode: Mode, sign: Array, ramp: float) -> tuple[NDArray[np.intp],
     return rows, full * share, full * (slope - alpha * share)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def symmetrise(matrix: Array) -> None:
     """Copy the upper triangle into the lower one."""
     for i in range(matrix.shape[0]):

@@ -1,6 +1,6 @@
 """The trigonometric site of the Bayesian SVM: flat beyond the margin, zero on the wrong side of it.
 
-    p(t | eta) = 0 for z <= -1,   cos²(π/4 (1 - z)) for -1 < z < 1,   1 for z >= 1,    z = sign * eta
+    p(t | eta) = 0 for z <= -1,   cos²(π/4 (1 - z)) for -1 < z < 1,   1 for z >= 1,   z = sign * eta
 
 It is normalised (the two signs sum to one), log-concave, and has kinks at ±1: quadrature over the
 whole line sees them as noise. The moments of site times Gaussian are therefore made of two parts,

@@ -8,7 +8,7 @@ is None is inferred, a number (one per feature for `kappa_a`, or one for all) fi
 
 A covariance is called with rows and a mapping of its parameters, NumPy arrays or PyTensor
 variables; `pull` contracts a symmetric matrix with the derivative in every parameter, for all
-features together by one matrix product: O(s² d), never a matrix per feature. Nothing here needs PyMC.
+features together by one matrix product: O(s² d), never a matrix per feature. PyMC is not needed.
 
 Inferred parameters are log-normal. `kappa_0` and `kappa_b` have median 1 and sd 1.5 in the log: the
 likelihood is settled at |f| = 1, so a variance of f between 1/20 and 20 is all there is to say.
@@ -51,7 +51,7 @@ class Covariance:
 
     def parameters(self, X: Array) -> tuple[Scale, ...]:
         """Give each parameter on these training rows: its value, or what is typical of it."""
-        rows, features = X.shape
+        features = X.shape[1]
         variance = X.var(axis=0)
         share = 1.0 / (features * np.where(variance > 0, variance, 1.0))
         one = np.array(np.exp(SPREAD_SCALE**2 / 2))  # mean of the log-normal of median 1
@@ -164,7 +164,9 @@ def _positive_vector(values: Any) -> tuple[float, ...]:
     bad = ~(np.isfinite(array) & (array > 0))
     if bad.any():
         place = int(np.argmax(bad))
-        raise InputError(f"kappa_a must be finite and > 0; at feature {place} it is {array[place]}.")
+        raise InputError(
+            f"kappa_a must be finite and > 0; at feature {place} it is {array[place]}."
+        )
     return tuple(map(float, array))
 
 

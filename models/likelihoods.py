@@ -21,7 +21,15 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-__all__ = ["LINKS", "log_cos_squared", "log_ndtr", "log_sigmoid", "logit", "probit", "trigonometric"]
+__all__ = [
+    "LINKS",
+    "log_cos_squared",
+    "log_ndtr",
+    "log_sigmoid",
+    "logit",
+    "probit",
+    "trigonometric",
+]
 
 ROOT_2 = pt.constant(np.sqrt(2.0), dtype="float64")
 QUARTER_PI = pt.constant(np.pi / 4, dtype="float64")

@@ -3,9 +3,9 @@
     f ~ N(0, Σ(κ))                    Σ by an ARD covariance, Chu06 (2) or (3), with a jitter
     t_n ~ trigonometric(f(x_n))       p = cos²(π/4 (1 - y f)) on (-1, 1), 0 below, 1 above; y = ±1
 
-The likelihood is normalised, as a hinge loss is not, and flat beyond the margin, as a probit is not.
-So the mode is sparse (support vectors are the rows inside the margin) and yet there is an evidence
-that sets every κ. The κ_a rank the features.
+The likelihood is normalised, as a hinge loss is not, and flat beyond the margin, as a probit is
+not. So the mode is sparse (support vectors are the rows inside the margin) and yet there is an
+evidence that sets every κ. The κ_a rank the features.
 
     Chu, Keerthi, Ong & Ghahramani 2006     here
     Cov[f(x_i), f(x_j)], (2) and (3)         `ARDGaussian`, `ARDLinear`
@@ -17,9 +17,9 @@ Full Bayes needs a proper hyperprior: log-normal, see `covariances.py`. The pape
 regression (ε-insensitive losses) are out of scope.
 
 `f` has one value per training row, so new rows need its covariance with the old ones: `av.predict`
-has it. PyMC's own `sample_posterior_predictive` keeps `f` at the old rows, and warns when the inputs
-have changed.
-Data are never rescaled; the paper's columns have mean 0 and variance 1, as `av.standardise` makes them.
+has it. PyMC's own `sample_posterior_predictive` keeps `f` at the old rows, and warns when inputs
+have changed. Data are never rescaled; the paper's columns have mean 0 and variance 1, as
+`av.standardise` makes them.
 """
 
 import weakref

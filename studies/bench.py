@@ -15,9 +15,9 @@ its test error stand beside it, for a fast wrong answer is worth nothing.
     first laplace   logit, N = 500, d = 50, w ~ N(0, I): mean and covariance of the weights, import
                     and compilation included. scikit-learn finds the mode and the covariance is
                     made by hand (no draws, no evidence, no tree); the others return a whole result.
-    svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one start, the whole
-                    fit in a fresh process but for its imports; scikit-learn's Gaussian process
-                    classifier with the same kernel (logit, Laplace), by its own optimiser.
+    svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one start, warm;
+                    scikit-learn's Gaussian process classifier with the same kernel (logit,
+                    Laplace), by its own optimiser.
     import          what `import package` costs
 
 The first three are scripts in `peers/`, each run by the Python of its own environment: those of the

@@ -317,7 +317,9 @@ def svm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, kernel: Any = 
     total, kappa, d = 0.0, {}, X.shape[1]
     for name in kernel.NAMES:
         fixed = getattr(kernel, name)
-        kappa[name] = np.broadcast_to(point[name] if fixed is None else fixed, d if name == "kappa_a" else ())
+        kappa[name] = np.broadcast_to(
+            point[name] if fixed is None else fixed, d if name == "kappa_a" else ()
+        )
         if fixed is None and name == "kappa_a":
             medians = np.exp(-2.0) / (d * np.var(X, axis=0))  # mean 1/(d var), sd 2 in the log
             total += stats.lognorm.logpdf(kappa[name], 2, scale=medians).sum()

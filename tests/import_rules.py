@@ -42,6 +42,12 @@ ARRAY_LAYER = {
         "sequential_ard",
         "gaussian_ard",
         "gaussian_ard_kernels",
+        "trigonometric",
+        "svm_dual",
+        "svm_evidence",
+        "evidence_search",
+        "process_evidence",
+        "elliptical_slice",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -32,7 +32,13 @@ def test_gaussian_sites_have_a_known_posterior(ellipse):
     rng = np.random.default_rng(51)
     A = rng.normal(size=(8, 3))
     sites = GaussianSites(rng.normal(size=8), np.full(8, 0.5), np.zeros(8))
-    model = SiteModel(np.array([0.5, 0.0, -1.0]), A, rng.normal(size=8), sites, precision=np.array([1.0, 4.0, np.inf]))
+    model = SiteModel(
+        np.array([0.5, 0.0, -1.0]),
+        A,
+        rng.normal(size=8),
+        sites,
+        precision=np.array([1.0, 4.0, np.inf]),
+    )
     exact = condition(model, sites.precision, sites.precision * sites.mean, "auto")
     found = slice_sample(model, EllipticalSlice(ellipse=ellipse, thin=2), 1500, 4, rng)
     assert (found.weights[..., 2] == -1.0).all()  # switched off
@@ -41,8 +47,12 @@ def test_gaussian_sites_have_a_known_posterior(ellipse):
 
 
 def test_a_step_leaves_a_half_normal():
-    model = SiteModel(np.zeros(1), np.ones((1, 1)), np.array([1e-9]), StepSites(np.ones(1)), precision=np.ones(1))
-    found = slice_sample(model, EllipticalSlice(ellipse="prior"), 3000, 4, np.random.default_rng(52))
+    model = SiteModel(
+        np.zeros(1), np.ones((1, 1)), np.array([1e-9]), StepSites(np.ones(1)), precision=np.ones(1)
+    )
+    found = slice_sample(
+        model, EllipticalSlice(ellipse="prior"), 3000, 4, np.random.default_rng(52)
+    )
     assert (found.weights > -1e-9).all()
     check(found.weights, np.array([norm.pdf(0) * 2]), np.array([np.sqrt(1 - 2 / np.pi)]))
 
@@ -75,22 +85,36 @@ def test_ellipses_of_ep_are_worth_having():
     process, K = small_problem(4, 20, 10.0)
     model = site_model(process, K)
     found = {
-        e: ess(slice_sample(model, EllipticalSlice(ellipse=e), 500, 4, np.random.default_rng(55)).weights)
+        e: ess(
+            slice_sample(
+                model, EllipticalSlice(ellipse=e), 500, 4, np.random.default_rng(55)
+            ).weights
+        )
         for e in ELLIPSES
     }
     assert np.median(found["posterior"]) > 4 * np.median(found["prior"])
 
 
 def test_same_seed_same_draws_and_probit_works_too():
-    model = SiteModel(np.zeros(2), np.eye(2), np.zeros(2), ProbitSites(np.array([1.0, -1.0])), precision=np.ones(2))
-    runs = [slice_sample(model, EllipticalSlice(tune=5), 20, 2, np.random.default_rng(9)) for _ in "ab"]
+    model = SiteModel(
+        np.zeros(2),
+        np.eye(2),
+        np.zeros(2),
+        ProbitSites(np.array([1.0, -1.0])),
+        precision=np.ones(2),
+    )
+    runs = [
+        slice_sample(model, EllipticalSlice(tune=5), 20, 2, np.random.default_rng(9)) for _ in "ab"
+    ]
     np.testing.assert_array_equal(runs[0].weights, runs[1].weights)
     assert runs[0].weights.shape == (2, 20, 2)
 
 
 def test_impossible_starts_and_settings_are_refused():
     sites = TrigonometricSites(np.ones(1))
-    model = SiteModel(np.zeros(1), np.ones((1, 1)), np.array([-5.0]), sites, precision=np.array([1e6]))
+    model = SiteModel(
+        np.zeros(1), np.ones((1, 1)), np.array([-5.0]), sites, precision=np.array([1e6])
+    )
     with pytest.raises(ValueError, match="zero at the prior mean"):
         slice_sample(model, EllipticalSlice(ellipse="prior"), 5, 2, np.random.default_rng(1))
     for bad in ({"thin": 0}, {"tune": -1}, {"tune": True}, {"ellipse": "round"}):

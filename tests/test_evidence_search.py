@@ -73,7 +73,9 @@ def test_threads_change_nothing():
     assert search([lambda: 1, lambda: 2], workers=2) == [1, 2]
 
 
-@pytest.mark.parametrize("covariance", [ARDGaussian(), ARDLinear(kappa_b=1.0)], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "covariance", [ARDGaussian(), ARDLinear(kappa_b=1.0)], ids=lambda c: c.name
+)
 def test_ten_starts_run_together_and_find_the_features(covariance):
     sign = SIGN if covariance.name == "ard_gaussian" else np.sign(X[:, 0] + 0.4 * X[:, 1])
     process = Process.of(X, sign, covariance)

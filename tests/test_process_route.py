@@ -39,7 +39,7 @@ def searched(model):
     return av.fit(model, av.Laplace(hyper=av.Evidence(start=("random", 4, 1))), **QUIET)
 
 
-# --- the reading and the two Laplace routes ----------------------------------------------------
+# --- the reading and the two Laplace routes ---------------------------------------------------
 
 
 def test_the_graph_is_read_as_a_gaussian_times_trigonometric_sites(model):
@@ -79,7 +79,7 @@ def test_general_gradient_through_the_graph_is_the_one_on_the_support_vectors(mo
         np.testing.assert_allclose(ours, flat, rtol=1e-8, atol=1e-10)
 
 
-# --- against the reference -----------------------------------------------------------------------
+# --- against the reference --------------------------------------------------------------------
 
 
 def test_ep_is_close_to_the_slices_and_laplace_is_not_far(trees):
@@ -138,7 +138,7 @@ def test_ep_evidence_on_small_problems():
         assert abs(row["laplace_worst"]) > 3 * abs(row["ep_worst"])
 
 
-# --- evidence, relevance ---------------------------------------------------------------------------
+# --- evidence, relevance ----------------------------------------------------------------------
 
 
 def test_evidence_keeps_its_optima_and_ranks_the_features(model, searched):
@@ -211,7 +211,9 @@ def test_other_data_on_the_same_graph(model):
     rule = av.EP(hyper=av.Fixed(KAPPA))
     [one, two] = av.fit(model, rule, data=[{}, swapped], draws=4, **QUIET)
     assert float(one["fit"]["log_evidence"]) == pytest.approx(float(two["fit"]["log_evidence"]))
-    np.testing.assert_allclose(av.predict(model, one, X_NEW), av.predict(model, two, X_NEW), atol=1e-7)
+    np.testing.assert_allclose(
+        av.predict(model, one, X_NEW), av.predict(model, two, X_NEW), atol=1e-7
+    )
 
 
 def test_slices_fit_other_models_too():
@@ -219,11 +221,13 @@ def test_slices_fit_other_models_too():
     slices = av.fit(ard, av.EllipticalSlice(), **QUIET)
     exact = av.fit(ard, "exact", **QUIET)
     draws, truth = (tree.posterior["w"].values for tree in (slices, exact))
-    error = np.hypot(draws.std(axis=(0, 1)) / np.sqrt(ess(draws)), truth.std(axis=(0, 1)) / 4000**0.5)
+    error = np.hypot(
+        draws.std(axis=(0, 1)) / np.sqrt(ess(draws)), truth.std(axis=(0, 1)) / 4000**0.5
+    )
     assert (np.abs(draws.mean(axis=(0, 1)) - truth.mean(axis=(0, 1))) < 4 * error).all()
 
 
-# --- samplers of the whole graph: they compile for a while ------------------------------------------
+# --- samplers of the whole graph: they compile for a while ------------------------------------
 
 
 @pytest.mark.validate
@@ -242,6 +246,12 @@ def test_nuts_starts_where_every_jittered_start_is_impossible():
     many = rng.normal(size=(200, 2))
     t = (many[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(int)
     kernel = av.ARDGaussian(20.0, 0.5, 1.0)
-    tree = av.fit(av.models.trigonometric_svm(many, t, kernel=kernel), av.NUTS(tune=100), draws=20, chains=2, **QUIET)
+    tree = av.fit(
+        av.models.trigonometric_svm(many, t, kernel=kernel),
+        av.NUTS(tune=100),
+        draws=20,
+        chains=2,
+        **QUIET,
+    )
     assert np.isfinite(tree["log_likelihood"]["t"]).all()
     assert tree.posterior["f"].shape == (2, 20, 200) and "white" not in tree.posterior

@@ -17,7 +17,11 @@ def problem(rows, kappa_0, features=3, noise=0.5, rng=RNG):
     X = rng.normal(size=(rows, features))
     sign = np.where(X[:, 0] + noise * rng.normal(size=rows) > 0, 1.0, -1.0)
     process = Process.of(X, sign, ARDGaussian())
-    kappa = {"kappa_0": np.array(kappa_0), "kappa_a": np.full(features, 0.4), "kappa_b": np.array(1.0)}
+    kappa = {
+        "kappa_0": np.array(kappa_0),
+        "kappa_a": np.full(features, 0.4),
+        "kappa_b": np.array(1.0),
+    }
     return process, process.matrices(kappa)[1]
 
 

@@ -23,7 +23,9 @@ def process_of(covariance):
 @pytest.mark.parametrize("seed", range(3))
 def test_value_is_the_general_laplace_evidence(covariance, seed):
     process = process_of(covariance)
-    u = process.flat(process.typical) + np.random.default_rng(seed).normal(size=4 + len(process.free) - 1)
+    u = process.flat(process.typical) + np.random.default_rng(seed).normal(
+        size=4 + len(process.free) - 1
+    )
     K = process.matrices(process.kappa(process.theta(u)))[1]
     ours = support_evidence(K, SIGN)
     general = Laplace().approximate(site_model(process, K))
@@ -66,7 +68,11 @@ def test_gradient_against_central_differences(covariance):
 
 def test_the_implicit_term_is_needed():
     process = process_of(ARDGaussian())
-    kappa = {"kappa_0": np.array(4.0), "kappa_a": np.array([0.5, 0.4, 0.1, 0.1]), "kappa_b": np.array(1.0)}
+    kappa = {
+        "kappa_0": np.array(4.0),
+        "kappa_a": np.array([0.5, 0.4, 0.1, 0.1]),
+        "kappa_b": np.array(1.0),
+    }
     plain, K = process.matrices(kappa)
     found = support_evidence(K, SIGN)
     right = process.gradient(found.adjoint, found.rows, kappa, plain)
@@ -86,7 +92,9 @@ def test_the_jump_is_half_the_log_of_one_plus_pi_squared_q_over_eight():
     grid = np.linspace(0.0, 3.0, 40)
     supports = [support_evidence(at(g), SIGN).mode.support for g in grid]
     checked = 0
-    for left, right, before, after in zip(grid[:-1], grid[1:], supports[:-1], supports[1:], strict=True):
+    for left, right, before, after in zip(
+        grid[:-1], grid[1:], supports[:-1], supports[1:], strict=True
+    ):
         moved = np.flatnonzero(before != after)
         if moved.size != 1:
             continue
@@ -106,7 +114,9 @@ def test_the_jump_is_half_the_log_of_one_plus_pi_squared_q_over_eight():
         told = np.linalg.solve(K[np.ix_(rows, rows)] + np.diag(1 / lam), K[rows, row])
         q = K[row, row] - K[row, rows] @ told
         expected = 0.5 * np.log1p(np.pi**2 / 8 * q)
-        assert outside.log_evidence - inside.log_evidence == pytest.approx(expected, abs=1e-6)  # slope times 2e-8
+        assert outside.log_evidence - inside.log_evidence == pytest.approx(
+            expected, abs=1e-6
+        )  # slope times 2e-8
         assert expected > 0.01
         checked += 1
     assert checked >= 3
@@ -122,11 +132,15 @@ def test_the_ramp_has_no_jumps_and_its_own_gradient():
         np.testing.assert_allclose(gradient, by_difference, rtol=1e-5, atol=1e-5)
 
     def along(ramp):
-        path = [_by_support(process, ramp)(np.array([g, -1.2, -1.2, -1.2, -1.2, 0.0]))[0] for g in grid]
+        path = [
+            _by_support(process, ramp)(np.array([g, -1.2, -1.2, -1.2, -1.2, 0.0]))[0] for g in grid
+        ]
         return np.abs(np.diff(path, 2)).max()
 
     grid = np.linspace(0, 3, 300)
-    assert along(0.2) < 0.02 < 0.1 < along(0.0)  # the teeth of the saw, and the same path without them
+    assert (
+        along(0.2) < 0.02 < 0.1 < along(0.0)
+    )  # the teeth of the saw, and the same path without them
 
 
 def test_no_support_vector_at_all():

@@ -1,5 +1,7 @@
 """The trigonometric likelihood: as sites, as a distribution, and its moments under a Gaussian."""
 
+from itertools import pairwise
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -39,7 +41,9 @@ def test_values_of_the_paper():
 def test_ends_of_the_margin_keep_their_digits():
     small = np.array([1e-12, 1e-9, 1e-5])
     # near +1 the loss is (π ξ/4)², near -1 the probability is (π u/4)²; next terms are of 4th order
-    np.testing.assert_allclose(PLUS.log(1 - small), -((np.pi / 4 * (1 - (1 - small))) ** 2), rtol=1e-9)
+    np.testing.assert_allclose(
+        PLUS.log(1 - small), -((np.pi / 4 * (1 - (1 - small))) ** 2), rtol=1e-9
+    )
     u = 1 + (small - 1)
     np.testing.assert_allclose(PLUS.log(small - 1), 2 * np.log(np.pi / 4 * u), rtol=1e-9)
 
@@ -99,7 +103,7 @@ def reference_moments(mean, variance):
     cuts = sorted({*cuts, *(-1 + 2.0 ** -np.arange(12)), far})
 
     def integral(power, centre):
-        pieces = zip(cuts[:-1], cuts[1:], strict=True)
+        pieces = pairwise(cuts)
         return sum(
             quad(density, a, b, args=(power, centre), epsabs=0, epsrel=1e-12)[0]
             for a, b in pieces
@@ -178,5 +182,7 @@ def test_quadrature_of_any_graph_agrees():
     sites = TrigonometricSites(np.array([1.0, -1.0]))
     general = GraphSites(sites.log, sites.derivatives)
     mean, variance = np.array([0.3, -0.8]), np.array([1.5, 0.6])
-    for ours, theirs in zip(sites.tilted(mean, variance), general.tilted(mean, variance), strict=True):
+    for ours, theirs in zip(
+        sites.tilted(mean, variance), general.tilted(mean, variance), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
