@@ -46,7 +46,7 @@ class EllipticalSlice:
     ----------
     hyper
         `Fixed(...)`: the hyperparameters are given, by a mapping or another fit's tree. None: the
-        model has none that are free. Free ones are refused: NUTS samples them.
+        model has none that are free. Free ones are refused: `EP(hyper=Sampled())` draws them.
     weights, predictor
         Names in the graph, when they are not the usual ones.
     ellipse

@@ -29,14 +29,14 @@ from ardvark.errors import InputError
 from ardvark.inference.approximation import GaussianFit
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.graph import read_model
-from ardvark.inference.hyper import Evidence, Fixed, fixed_values, settle
+from ardvark.inference.hyper import Evidence, Fixed, Sampled, fixed_values, settle
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.posterior import Posterior, checked_cholesky, condition
 from ardvark.inference.predict import class_table
 from ardvark.inference.process_evidence import Found, Process, Theta, maximise, random_starts
 from ardvark.inference.progress import progress
-from ardvark.inference.runs import Answer, Run, gaussian_answer
+from ardvark.inference.runs import Answer, Run, fit_gaussian, gaussian_answer
 from ardvark.inference.sampling import fit_sampler
 from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
@@ -56,6 +56,9 @@ CAVITY = {"loo": "cavity"}  # for diagnostics: importance sampling is not valid 
 
 def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Approximate f by a Gaussian, at given κ or at those of the largest evidence."""
+    if isinstance(settings.hyper, Sampled):
+        groups, facts = fit_gaussian(model, name, settings, run)
+        return groups, facts | CAVITY
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     process = process_of(model)
     found = None

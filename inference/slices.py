@@ -28,7 +28,7 @@ def fit_slices(model: Any, name: str, settings: Any, run: Run) -> Answer:
         raise UnsupportedPair(
             f"{name} samples the Gaussian block at given hyperparameters, and "
             f"{', '.join(latent.hyper)} is free. Give values, or the tree of another fit: "
-            f"EllipticalSlice(hyper=Fixed(tree)). NUTS samples them all."
+            f"EllipticalSlice(hyper=Fixed(tree)). EP(hyper=Sampled()) and NUTS sample them all."
         )
     theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
     site_model = latent.at(theta)
