@@ -122,7 +122,10 @@ def _ellipse(prior: Prior, kind: str) -> Posterior:
     """The Gaussian of the ellipses: the prior times a share of the sites that EP finds."""
     nothing = np.zeros(len(prior.eta_mean))
     if kind == "posterior" and prior.on.any():
-        fit = EP(tolerance=1e-6).approximate(prior.model)
+        try:
+            fit = EP(tolerance=1e-6).approximate(prior.model)
+        except np.linalg.LinAlgError:  # sites without an EP: the prior's ellipse will do
+            return condition(prior, nothing, nothing, "auto")
         tau = SHARE * np.maximum(fit.site_precision, 0.0)
         if fit.converged:
             return condition(prior, tau, np.where(tau > 0, SHARE * fit.site_shift, 0.0), "auto")

@@ -11,8 +11,10 @@ their covariance k with the training rows:
 and the probability of a class is the mass of its site under that Gaussian (the paper has no such
 formula). With Laplace τ = Λ, so r and R live on the support vectors.
 
-Leave-one-out is by the cavities of the Gaussian sites: importance weights from draws would miss the
-part of the cavity where a row has no probability at all.
+The settings of `Laplace` (tolerance, max_iterations, space) are for the general route; here the
+mode is as good as its duality gap, which is in the tree. Leave-one-out is by the cavities of the
+Gaussian sites: importance weights from draws would miss the part of the cavity where a row has no
+probability at all.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ def _by_evidence(
         tolerance=hyper.tolerance,
         max_steps=hyper.max_steps,
         max_rounds=hyper.max_rounds,
-        workers=1 if with_prior else len(os.sched_getaffinity(0)),
+        workers=1 if with_prior else os.cpu_count() or 1,  # PyTensor is not for threads
         tick=tick,
     )
     theta, end = found.theta[0], found.optima.ends[0]
