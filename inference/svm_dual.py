@@ -103,7 +103,8 @@ def _active_set(
     if start is not None:
         v = sign * np.maximum(start, 0.0)
         f = covariance @ v
-        v, f = (part * min(1.0, 0.9 / max(-float(np.min(sign * f)), 0.9)) for part in (v, f))
+        inside = 0.9 / max(-float(np.min(sign * f)), 0.9)  # less than 1 if a row is impossible
+        v, f = inside * v, inside * f
     value = _primal(sign, v, f)
     steps = 0
     for steps in range(1, max_iterations + 1):  # noqa: B007
