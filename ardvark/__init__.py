@@ -23,6 +23,7 @@ if _t.TYPE_CHECKING:
     from ardvark.errors import InputWarning as InputWarning
     from ardvark.errors import UnreadableModel as UnreadableModel
     from ardvark.errors import UnsupportedPair as UnsupportedPair
+    from ardvark.inference.elliptical_slice import EllipticalSlice as EllipticalSlice
     from ardvark.inference.ep import EP as EP
     from ardvark.inference.exact import Exact as Exact
     from ardvark.inference.fit import fit as fit
@@ -36,6 +37,8 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
     from ardvark.inference.smc import SMC as SMC
+    from ardvark.models.covariances import ARDGaussian as ARDGaussian
+    from ardvark.models.covariances import ARDLinear as ARDLinear
     from ardvark.models.datasets import datasets as datasets
     from ardvark.models.datasets import load as load
     from ardvark.models.inputs import standardise as standardise
@@ -49,9 +52,12 @@ if _t.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME: dict[str, str | None] = {  # None: the name is a module itself
+    "ARDGaussian": "models.covariances",
+    "ARDLinear": "models.covariances",
     "AccuracyWarning": "errors",
     "ConvergenceWarning": "errors",
     "EP": "inference.ep",
+    "EllipticalSlice": "inference.elliptical_slice",
     "Evidence": "inference.hyper",
     "Exact": "inference.exact",
     "Fixed": "inference.hyper",
@@ -92,8 +98,11 @@ __all__ = [
     "NUTS",
     "RBF",
     "SMC",
+    "ARDGaussian",
+    "ARDLinear",
     "AccuracyWarning",
     "ConvergenceWarning",
+    "EllipticalSlice",
     "Evidence",
     "Exact",
     "Fixed",

@@ -11,6 +11,10 @@ saturate at 1 for a finite number of draws, so clear features can still be ranke
 A kernel with one scale η_k per input, exp(-sum_k η_k (x_k - c_k)²), has weights of rows, and its
 inputs are ranked by η_k 2 var(x_k), what input k adds to the exponent between two rows on average,
 as a share of the largest: it does not depend on the unit of the column either.
+
+A Gaussian process with one kappa_a per feature has the relevance variables of Chu06 (16): the share
+of feature l in sum_l kappa_a,l var(x_l). Over several optima of the evidence they are averaged by
+their weights (19), and the sd is their spread over the optima; from a sampler both are over draws.
 """
 
 import json
@@ -41,6 +45,7 @@ type Array = NDArray[np.float64]
 SAMPLE_DIMS = ("chain", "draw")
 WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
 INPUT_SCALE = "input_scale"  # what kernels with a scale per input call it
+ARD = "kappa_a"  # what the covariance of a process calls its own
 KINDS = ("features", "weights")
 USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
@@ -69,10 +74,13 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
     - ``rank``: 1 = most relevant, ties in the order of the columns.
 
     Inputs with a scale each have the columns ``scale`` (fitted, or its posterior mean),
-    ``relevance`` and ``rank``.
+    ``relevance`` and ``rank``; the features of a process ``kappa``, ``relevance``, ``sd`` of that,
+    and ``rank``.
     """
     if of not in (None, *KINDS):
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
+    if of != "weights" and _has_ard(tree):
+        return _ranked(_process(tree))
     scale = None if of == "weights" else _input_scale(tree)
     if scale is not None:
         return _ranked(_inputs(tree, scale))
@@ -209,6 +217,34 @@ def _inputs(tree: xr.DataTree, scale: xr.DataArray) -> pd.DataFrame:
     share = distance / largest if largest > 0 else np.zeros_like(distance)
     index = pd.Index(element_labels(scale), name="feature")
     return pd.DataFrame({"scale": eta, "relevance": share}, index=index)
+
+
+# -------------------------------------------------------------------------- features of a process
+
+
+def _has_ard(tree: xr.DataTree) -> bool:
+    """Whether the tree has a kappa_a per feature, fitted, drawn or given."""
+    groups = (tree[g].dataset for g in ("posterior", "constant_data") if g in tree.children)
+    return any(ARD in group and "feature" in group[ARD].dims for group in groups)
+
+
+def _process(tree: xr.DataTree) -> pd.DataFrame:
+    group = "posterior" if ARD in tree["posterior"] else "constant_data"
+    kappa = tree[group].dataset[ARD]
+    index = pd.Index(element_labels(kappa), name="feature")
+    if "optima" in tree.children:
+        optima = tree["optima"].dataset
+        expected, sd = optima["expected_relevance"], optima["relevance_sd"]
+        fitted = optima[ARD].isel(optimum=0) if ARD in optima else kappa
+        columns = {"kappa": fitted, "relevance": expected, "sd": sd}
+        return pd.DataFrame({name: np.ravel(value) for name, value in columns.items()}, index=index)
+    values = draws_of(kappa) if group == "posterior" else np.tile(kappa.to_numpy(), (1, 2, 1))
+    if "constant_data" not in tree.children or "X" not in tree["constant_data"]:
+        raise InputError("relevance needs the spread of the inputs: keep `X` in `constant_data`.")
+    share = values * tree["constant_data"]["X"].to_numpy().var(axis=0)
+    mean, sd = moments(share / share.sum(axis=-1, keepdims=True))
+    columns = {"kappa": values.mean(axis=(0, 1)), "relevance": mean, "sd": sd}
+    return pd.DataFrame(columns, index=index)
 
 
 # --------------------------------------------------------------------------- one block of weights

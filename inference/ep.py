@@ -41,11 +41,12 @@ from ardvark.inference.sites import (
     Sites,
     StepSites,
 )
+from ardvark.inference.trigonometric import TrigonometricSites
 
 __all__ = ["EP", "UPDATES"]
 
 UPDATES = ("auto", "sequential", "parallel")
-TWO_CLASSES = (ProbitSites, LogitSites, StepSites)
+TWO_CLASSES = (ProbitSites, LogitSites, StepSites, TrigonometricSites)
 LOG_CONCAVE = (*TWO_CLASSES, GaussianSites, PoissonSites)
 PRESCALE = 50.0  # of z in Qi (13)
 LEAST_DAMPING = 0.02
@@ -387,6 +388,8 @@ def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
         x, share = np.polynomial.hermite_e.hermegauss(5)
         eta = centre + np.sqrt(spread) * x[:, None]
         return eta, np.broadcast_to((share / share.sum())[:, None], eta.shape)
+    if isinstance(sites, TrigonometricSites):
+        return sites.nodes(mean, variance)
     known = variance < 1e-200  # no weight is on: eta is its prior mean
     eta, share = tilted_nodes(sites.log, mean, np.where(known, 1.0, variance))
     return np.where(known, mean, eta), share

@@ -6,6 +6,9 @@ precisions integrated out, and they are drawn afterwards from their exact condit
     alpha ~ Gamma(a, b),  w | alpha ~ N(0, 1/alpha)                      as written
     w ~ StudentT(2a, scale sqrt(b/a))                                    what is sampled
     alpha | w ~ Gamma(a + 1/2, b + w²/2)                                 `recover_precisions`
+
+A Gaussian process is sampled `whitened`: f = L(κ) white, white ~ N(0, I), so that f and the κ of
+its covariance do not hold each other fast.
 """
 
 from __future__ import annotations
@@ -33,11 +36,12 @@ __all__ = [
     "fraction",
     "in_order_of",
     "length_known",
+    "names_to_store",
     "recover_precisions",
     "stored_names",
 ]
 
-FORMS = ("auto", "integrated", "as_written")
+FORMS = ("auto", "integrated", "whitened", "as_written")
 
 
 class Form(NamedTuple):
@@ -48,26 +52,39 @@ class Form(NamedTuple):
     name: str
 
 
-_INTEGRATED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_SECOND: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def form_to_sample(model: Any, form: str) -> Form:
-    """Give the integrated form of `model` with the model's present data, or `model` itself."""
+    """Give the second form of `model` with the model's present data, or `model` itself."""
     if not model.free_RVs:
         raise UnsupportedPair("The model has no free variable: there is nothing to sample.")
     card = card_of(model)
-    build = None if card is None else card.integrated
-    if build is None and form == "integrated":
+    offered = {} if card is None else {"integrated": card.integrated, "whitened": card.whitened}
+    name, build = next(((n, b) for n, b in offered.items() if b is not None), ("", None))
+    if form in ("integrated", "whitened") and form != name:
+        other = f"its other form is {name!r}" if name else "it has no second form"
         raise UnsupportedPair(
-            'form="integrated" was asked, but this model has no form with the precisions '
-            'integrated out. Use form="auto".'
+            f'form={form!r} was asked, but {_what(form)} for this model: {other}. Use form="auto".'
         )
     if card is None or build is None or form == "as_written":
         return Form(model, (), "as_written")
-    if model not in _INTEGRATED:
-        _INTEGRATED[model] = build()
-    copy_data(model, _INTEGRATED[model])
-    return Form(_INTEGRATED[model], tuple(card.precisions), "integrated")
+    if model not in _SECOND:
+        _SECOND[model] = build()
+    copy_data(model, _SECOND[model])
+    return Form(_SECOND[model], tuple(card.precisions), name)
+
+
+def _what(form: str) -> str:
+    what = "the precisions integrated out" if form == "integrated" else "its function whitened"
+    return f"there is no form with {what}"
+
+
+def names_to_store(form: Form, model: Any, predictor: str) -> list[str]:
+    """What a sampler keeps: all that `model` calls free too, in whatever form it was sampled."""
+    names = stored_names(form.model, predictor)
+    known = form.model.named_vars
+    return names + [v.name for v in model.free_RVs if v.name in known and v.name not in names]
 
 
 def recover_precisions(

@@ -69,7 +69,8 @@ class Evidence:
         largest gain), "all", ("random", k), ("random", k, seed), ("correlated", k), all with
         precision 1; or values by name, `inf` = this weight starts outside the model (other
         hyperparameters may be given too; Gaussian noise starts at a tenth of its support point).
-        Of a list the start with the best end is kept.
+        Of a list the start with the best end is kept. For the covariance of a process
+        ("random", k, seed) is k starts with scattered kappa_a, ten of them (one for EP) by default.
     tolerance : float
         Stop when a round, or an ARD step, gains less than this many nats.
     max_rounds : int

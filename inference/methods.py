@@ -1,11 +1,12 @@
 """The methods by name: one line per method, and nothing heavy imported to read it.
 
-Three kinds:
+Four kinds:
 
 * "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
   the hyperparameters are settled around it (`hyper.py`).
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.
+* "slice": a Markov chain on the Gaussian block given its sites, at fixed hyperparameters.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class MethodEntry:
 
     home: str  # module of ardvark.inference
     settings: str  # name of its settings class
-    kind: str  # "gaussian" | "sampler"
+    kind: str  # "gaussian" | "exact" | "sampler" | "slice"
     sample: str = ""  # samplers: name of the function that draws
 
     def load(self, name: str) -> Any:
@@ -35,4 +36,5 @@ METHODS: dict[str, MethodEntry] = {
     "exact": MethodEntry("exact", "Exact", "exact"),
     "nuts": MethodEntry("nuts", "NUTS", "sampler", "sample_nuts"),
     "smc": MethodEntry("smc", "SMC", "sampler", "sample_smc"),
+    "elliptical_slice": MethodEntry("elliptical_slice", "EllipticalSlice", "slice"),
 }

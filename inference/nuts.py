@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -21,6 +22,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.compile import quick
 from ardvark.inference.convergence import Sampled, convergence
 from ardvark.inference.forms import (
     FORMS,
@@ -31,8 +33,8 @@ from ardvark.inference.forms import (
     fraction,
     in_order_of,
     length_known,
+    names_to_store,
     recover_precisions,
-    stored_names,
 )
 from ardvark.models.checks import one_of, positive_integer
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["NUTS", "sample_nuts"]
 
 SAMPLERS = ("auto", "nutpie", "pymc")
+HALVINGS = 30  # of a jitter that leads where nothing is possible
 # nutpie's names -> the names of PyMC and of the ArviZ schema
 _STATISTICS = {
     "depth": "tree_depth",
@@ -118,7 +121,7 @@ def sample_nuts(
     form = form_to_sample(model, settings.form)
     check_known(model, [*(var_names or ()), *(start or ())])
     start = {name: value for name, value in (start or {}).items() if name in form.model.named_vars}
-    names = stored_names(form.model, settings.predictor)
+    names = names_to_store(form, model, settings.predictor)
     names += [n for n in var_names or () if n not in names and n in form.model.named_vars]
     sampler = choose_sampler(form.model, settings.sampler)
     run = _with_nutpie if sampler == "nutpie" else _with_pymc
@@ -205,14 +208,16 @@ def _with_nutpie(
     compiled = _compiled(model, names)
     if start:
         compiled = replace(compiled, initial_point_func=_jittered_around(model, start))
+    sample = partial(nutpie.sample, **options, save_warmup=False, progress_bar=progressbar)
+    seed = int(rng.integers(2**31))
     try:
-        tree = nutpie.sample(
-            compiled,
-            **options,
-            seed=int(rng.integers(2**31)),
-            save_warmup=False,
-            progress_bar=progressbar,
-        )
+        try:
+            tree = sample(compiled, seed=seed)
+        except RuntimeError as error:
+            if "initialization points failed" not in str(error):
+                raise
+            drawn_in = _jittered_around(model, start, possible=True)
+            tree = sample(replace(compiled, initial_point_func=drawn_in), seed=seed)
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # Rust's panic is no Exception
             raise
@@ -228,16 +233,29 @@ def _draws(tree: xr.DataTree) -> _Draws:
     return tree["posterior"].to_dataset(), stats[storable].rename(renamed)
 
 
-def _jittered_around(model: Any, start: dict[str, Any]) -> Any:
-    """Make a function of the seed: the start in nutpie's flat unconstrained space, jittered."""
+def _jittered_around(model: Any, start: dict[str, Any], possible: bool = False) -> Any:
+    """Make a function of the seed: the start in nutpie's flat unconstrained space, jittered.
+
+    With `possible` a jittered start of probability zero is drawn in towards the start itself: a
+    likelihood that is zero beyond a margin leaves no other.
+    """
     from pymc.initial_point import make_initial_point_fn
 
     point = make_initial_point_fn(model=model, overrides=start, jitter_rvs=set(model.free_RVs))
     lock = Lock()  # the chains' threads share one compiled function
+    if possible:
+        with quick():
+            centre = make_initial_point_fn(model=model, overrides=start, jitter_rvs=set())(0)
+            log_density = model.compile_logp(mode="FAST_COMPILE")
 
     def flat(seed: Any) -> NDArray[np.float64]:
         with lock:
-            return np.concatenate([np.ravel(value) for value in point(seed).values()]).astype(float)
+            values = point(seed)
+            for _ in range(HALVINGS if possible else 0):
+                if np.isfinite(log_density(values)):
+                    break
+                values = {name: (values[name] + centre[name]) / 2 for name in values}
+            return np.concatenate([np.ravel(value) for value in values.values()]).astype(float)
 
     return flat
 

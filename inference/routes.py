@@ -23,13 +23,19 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
     ("sampler", ANY): "sampling:fit_sampler",
+    ("slice", ANY): "slices:fit_slices",
     ("gaussian", "softmax"): "softmax_runs:fit_softmax",
     ("exact", "softmax"): "softmax_runs:refuse_softmax",
+    ("slice", "softmax"): "softmax_runs:refuse_softmax",
     ("sampler", "softmax"): "softmax_runs:sample_softmax",
+    ("gaussian", "process"): "process_route:fit_process",
+    ("sampler", "process"): "process_route:sample_process",
+    ("slice", "process"): "process_route:slice_process",
 }
 
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
     "softmax": "softmax_runs:predict_softmax",
+    "process": "process_route:predict_process",
 }
 
 

@@ -6,7 +6,7 @@ are in `sampling.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,15 @@ from ardvark.inference.tree import (
     path_group,
 )
 
-__all__ = ["Run", "fit_exact", "fit_gaussian", "posterior_dataset", "row_dataset"]
+__all__ = [
+    "Answer",
+    "Run",
+    "fit_exact",
+    "fit_gaussian",
+    "gaussian_answer",
+    "posterior_dataset",
+    "row_dataset",
+]
 
 _PERFECT = 1e-3  # residual, relative to the target: less is no noise at all
 _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
@@ -57,11 +65,18 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     with progress(name, run.progressbar) as tick:
         settled = settle(latent, settings, settings.hyper, tick)
-        rng = np.random.default_rng(run.seed)
-        w = settled.fit.posterior.draws(run.chains * run.draws, rng)
-        tick("log likelihood of the draws")
-        eta = settled.model.predictor(w)
-        log_likelihood = settled.model.sites.log(eta)
+        return gaussian_answer(latent, settled, run, tick)
+
+
+def gaussian_answer(
+    latent: LatentGaussian, settled: Settled, run: Run, tick: Callable[[str], None]
+) -> Answer:
+    """Draw from a Gaussian that was settled on, and give everything its name."""
+    rng = np.random.default_rng(run.seed)
+    w = settled.fit.posterior.draws(run.chains * run.draws, rng)
+    tick("log likelihood of the draws")
+    eta = settled.model.predictor(w)
+    log_likelihood = settled.model.sites.log(eta)
     joint = log_likelihood.sum(axis=-1) + settled.fit.posterior.prior.log_density(w)
     approximation = settled.fit.posterior.log_density(w)
     shape = (run.chains, run.draws)
@@ -72,7 +87,7 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
         **path_group(latent, settled),
         "log_likelihood": row_dataset(latent, log_likelihood.reshape((*shape, -1))),
         "sample_stats": draws_dataset(
-            model,
+            latent.model,
             {
                 "log_posterior": joint.reshape(shape),
                 "log_approximation": approximation.reshape(shape),

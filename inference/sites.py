@@ -8,6 +8,7 @@ labels, h(z) = N(z) / Phi(z) (the probit's hazard), x = -z in its tail.
 | probit derivatives, RW06 (3.16)                                      | ProbitSites           |
 | probit times a Gaussian, RW06 (3.58), (3.85), (3.86)                 | ProbitSites.tilted    |
 | h(-x) = x + 1/(x + 2/(x + 3/(x + ...))), Abramowitz & Stegun 26.2.14 | _hazard_tail          |
+| the SVM's trigonometric likelihood, Chu06 (7)                        | trigonometric.py      |
 | everything else                                                      | quadrature.py         |
 
 RW06 is Rasmussen & Williams, Gaussian Processes for Machine Learning.
@@ -34,6 +35,7 @@ __all__ = [
     "Sites",
     "StepSites",
     "Tilted",
+    "hazard_of",
     "recognise",
 ]
 
@@ -76,14 +78,14 @@ class ProbitSites:
     def derivatives(self, eta: Array, /) -> Derivatives:
         """Log Phi and its derivatives; none of them cancels in the tail."""
         z = self.sign * eta
-        hazard, curvature, _, third = _hazard(z)
+        hazard, curvature, _, third = hazard_of(z)
         return Derivatives(log_ndtr(z), self.sign * hazard, -curvature, self.sign * third)
 
     def tilted(self, mean: Array, variance: Array, /) -> Tilted:
         """Moments of the probit times a Gaussian, in closed form."""
         scale = np.sqrt(1.0 + variance)
         z = self.sign * mean / scale  # RW06 (3.58)
-        hazard, _, slack, _ = _hazard(z)
+        hazard, _, slack, _ = hazard_of(z)
         return Tilted(
             log_ndtr(z),
             mean + self.sign * variance * hazard / scale,  # RW06 (3.85)
@@ -112,7 +114,7 @@ class StepSites:
         """Moments of a truncated Gaussian."""
         sd = np.sqrt(variance)
         z = self.sign * mean / sd
-        hazard, _, slack, _ = _hazard(z)
+        hazard, _, slack, _ = hazard_of(z)
         return Tilted(log_ndtr(z), mean + self.sign * sd * hazard, variance * slack)
 
 
@@ -223,7 +225,11 @@ def recognise(log_site: Callable[[Array], Array], rows: int | None = None) -> Si
 
     grid = RECOGNITION_GRID[:, None] * np.ones((1, 1 if rows is None else rows))
     values = evaluate(grid)
-    if values.ndim != 2 or values.size == 0 or not np.isfinite(values).all():
+    if values.ndim != 2 or values.size == 0:
+        return None
+    if np.isneginf(values).any():  # of the families only one has rows of no probability
+        return _as_trigonometric(evaluate, values)
+    if not np.isfinite(values).all():
         return None
     grid = np.broadcast_to(grid, values.shape)
     for family in (_as_binary, _as_gaussian, _as_poisson):
@@ -241,6 +247,23 @@ def _as_binary(evaluate: Callable[[Array], Array], grid: Array, values: Array) -
         if _close(sites.log(grid), values, np.abs(values)):
             return sites
     return None
+
+
+def _as_trigonometric(evaluate: Callable[[Array], Array], values: Array) -> Sites | None:
+    """The SVM's likelihood: zero beyond one margin and one beyond the other."""
+    from ardvark.inference.trigonometric import TrigonometricSites  # which needs this file
+
+    sites = TrigonometricSites(np.where(values[-1] > values[0], 1.0, -1.0))
+    grid = np.array([-3.0, -1.01, -0.99, -0.7, -0.3, 0.2, 0.6, 0.95, 1.01, 3.0])[:, None]
+    ours, theirs = (
+        sites.log(grid * np.ones_like(values[:1])),
+        evaluate(grid * np.ones_like(values[:1])),
+    )
+    finite = np.isfinite(ours)
+    same = np.array_equal(finite, np.isfinite(theirs)) and not np.isposinf(theirs).any()
+    if not same or np.isnan(theirs).any():
+        return None
+    return sites if _close(ours[finite], theirs[finite], np.abs(ours[finite]) + 1e-9) else None
 
 
 def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
@@ -287,7 +310,7 @@ def _close(ours: Array, theirs: Array, scale: Array | float) -> bool:
     return bool(np.all(np.abs(ours - theirs) <= RECOGNITION_TOLERANCE * scale))
 
 
-def _hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+def hazard_of(z: Array) -> tuple[Array, Array, Array, Array]:
     """h, h (z + h), 1 - h (z + h) and h ((z + h)(z + 2h) - 1), each to full relative accuracy."""
     z = np.asarray(z, dtype=np.float64)
     hazard = np.asarray(np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0)))

@@ -36,8 +36,8 @@ from ardvark.inference.forms import (
     form_to_sample,
     fraction,
     in_order_of,
+    names_to_store,
     recover_precisions,
-    stored_names,
 )
 from ardvark.models.checks import one_of, positive_integer
 
@@ -118,7 +118,7 @@ def sample_smc(
             progressbar=progressbar,
             compute_convergence_checks=False,
         )
-    posterior = tree["posterior"].to_dataset()[stored_names(form.model, settings.predictor)]
+    posterior = tree["posterior"].to_dataset()[names_to_store(form, model, settings.predictor)]
     posterior = posterior.merge(recover_precisions(posterior, form.precisions, rng))
     posterior = in_order_of(model, posterior, None)
     stages = _stages(tree["sample_stats"].to_dataset(), chains)

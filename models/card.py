@@ -47,6 +47,8 @@ class Card:
     integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
     family: str = "sites"  # the shape of the graph, see inference/routes.py
     design: Any = None  # how its data become basis functions, for families that are not read
+    whitened: Callable[[], Any] | None = None  # the graph as samplers like it, same variables
+    covariance: Any = None  # of a process: between any two tables of rows
 
 
 _CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()
@@ -65,7 +67,7 @@ def card_of(model: Any) -> Card | None:
     """
     card, terms = _CARDS.get(model, (None, ()))
     if card is not None and terms != _terms(model):
-        return dataclasses.replace(card, precisions=(), integrated=None)
+        return dataclasses.replace(card, precisions=(), integrated=None, whitened=None)
     return card
 
 

@@ -1,8 +1,10 @@
-"""Probit, logit and softmax likelihoods whose log probability is right far out in the tails.
+"""Likelihoods whose log probability is right far out in the tails.
 
-    probit   p(t = 1 | eta) = Phi(eta)          log p = log_ndtr(z)
-    logit    p(t = 1 | eta) = 1/(1 + e^-eta)    log p = log_sigmoid(z)       z = (2 t - 1) eta
-    softmax  p(t = k | eta) = e^eta_k / sum_l e^eta_l                        eta has K columns
+    probit          p(t = 1 | eta) = Phi(eta)                   log p = log_ndtr(z)
+    logit           p(t = 1 | eta) = 1/(1 + e^-eta)             log p = log_sigmoid(z)
+    trigonometric   p(t = 1 | eta) = (1 + sin(π/2 eta))/2       log p = log_cos_squared(z)
+                    on (-1, 1), 0 below and 1 above                            z = (2 t - 1) eta
+    softmax         p(t = k | eta) = e^eta_k / sum_l e^eta_l    eta has K columns
 
 The stock routes lose the tail. `Bernoulli(p=invprobit(eta))` is -inf beyond |eta| = 8.3 and carries
 a relative error of 3e-8, since PyTensor stores the Python constant of sqrt(2.) in single precision.
@@ -21,9 +23,19 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
-__all__ = ["LINKS", "log_ndtr", "log_sigmoid", "logit", "probit", "softmax"]
+__all__ = [
+    "LINKS",
+    "log_cos_squared",
+    "log_ndtr",
+    "log_sigmoid",
+    "logit",
+    "probit",
+    "softmax",
+    "trigonometric",
+]
 
 ROOT_2 = pt.constant(np.sqrt(2.0), dtype="float64")
+QUARTER_PI = pt.constant(np.pi / 4, dtype="float64")
 SEAM = -1  # below it the tail is a scaled erfc, above it Phi is far enough from 0 for log1p
 
 
@@ -40,6 +52,15 @@ def log_ndtr(z: Any) -> Any:
 def log_sigmoid(z: Any) -> Any:
     """Give -log(1 + exp(-z)), elementwise."""
     return -pt.softplus(-z)
+
+
+def log_cos_squared(z: Any) -> Any:
+    """Give 2 log cos(π/4 (1 - z)) on (-1, 1), -inf below and 0 above, elementwise: Chu06 (6)."""
+    # Either half is written from its own end of the margin, where its argument is small; on the
+    # side of no probability the slope is 0, not 0 times inf.
+    low = pt.log(pt.sin(QUARTER_PI * pt.clip(1 + z, 1e-300, 1)))
+    high = pt.log1p(-pt.sqr(pt.sin(QUARTER_PI * pt.clip(1 - z, 0, 1))))
+    return pt.switch(z <= -1, -np.inf, pt.switch(z < 0, 2 * low, high))
 
 
 def probit(name: str, eta: Any, **kwargs: Any) -> Any:
@@ -66,6 +87,18 @@ def softmax(name: str, eta: Any, **kwargs: Any) -> Any:
         return pm.Categorical.dist(p=pt.special.softmax(eta, axis=-1), size=size)
 
     return pm.CustomDist(name, eta, logp=logp, dist=dist, class_name="Softmax", **kwargs)
+
+
+def trigonometric(name: str, eta: Any, **kwargs: Any) -> Any:
+    """Observe t in {0, 1} with p(t = 1) = cos²(π/4 (1 - eta)) in the margin (-1, 1): Chu06 (7)."""
+    return _binary(
+        "Trigonometric",
+        log_cos_squared,
+        lambda eta: (1 + pt.sin(2 * QUARTER_PI * pt.clip(eta, -1, 1))) / 2,
+        name,
+        eta,
+        kwargs,
+    )
 
 
 LINKS: dict[str, Callable[..., Any]] = {"probit": probit, "logit": logit}

@@ -113,7 +113,19 @@ def _rvm_regression_variants() -> dict[str, dict[str, Any]]:
     return variants | {"fixed noise": variants["width given"] | {"noise": 0.3}}
 
 
-ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact")
+def _svm_variants() -> dict[str, dict[str, Any]]:
+    from ardvark.models.covariances import ARDGaussian, ARDLinear
+
+    return {
+        "default": {},
+        "linear": {"kernel": ARDLinear()},
+        "all fixed": {"kernel": ARDGaussian(2.0, [0.5, 0.1, 0.3], 1.0)},
+        "some fixed": {"kernel": ARDGaussian(kappa_b=1.0, jitter=1e-6)},
+        "linear, fixed": {"kernel": ARDLinear(kappa_a=0.5, kappa_b=2.0)},
+    }
+
+
+ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact", "elliptical_slice")
 
 
 def _no_jump(instead: str) -> dict[str, str]:
@@ -156,6 +168,21 @@ MODELS: dict[str, ModelEntry] = {
         ARD_METHODS,
         _no_jump("subset_regression"),
         _rvm_regression_variants,
+    ),
+    "trigonometric_svm": ModelEntry(
+        "svm",
+        "binary",
+        "Chu, Keerthi, Ong & Ghahramani 2006",
+        ("laplace", "ep", "nuts", "smc", "elliptical_slice"),
+        {
+            "exact": "no independent draws are known for a likelihood that is neither Gaussian nor "
+            "probit. Use EllipticalSlice(hyper=Fixed(...)), a chain without rejections.",
+            "vb": "its likelihood is zero on part of the line, where no Gaussian has bounded "
+            "divergence from it. Use EP or Laplace.",
+            "reversible_jump": "its features are weighed by kappa_a and never leave the model. Use "
+            "subset_classification, or rank them by av.relevance.",
+        },
+        _svm_variants,
     ),
 }
 

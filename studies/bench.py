@@ -15,6 +15,9 @@ its test error stand beside it, for a fast wrong answer is worth nothing.
     first laplace   logit, N = 500, d = 50, w ~ N(0, I): mean and covariance of the weights, import
                     and compilation included. scikit-learn finds the mode and the covariance is
                     made by hand (no draws, no evidence, no tree); the others return a whole result.
+    svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one start, warm;
+                    scikit-learn's Gaussian process classifier with the same kernel (logit,
+                    Laplace), by its own optimiser.
     import          what `import package` costs
 
 The first three are scripts in `peers/`, each run by the Python of its own environment: those of the
@@ -178,6 +181,11 @@ def import_only(package: str) -> Callable[[], Report]:
     return run
 
 
+def chu2006() -> Any:
+    """The study with the speeds of the trigonometric SVM."""
+    return importlib.import_module("ardvark.studies.chu2006")
+
+
 def ard_cases(rows: int, features: int) -> Iterable[Case]:
     """Both ARD tasks at one shape."""
     shape = (rows, features)
@@ -199,6 +207,8 @@ CASES = (
     Case("first laplace", US, laplace_ardvark),
     Case("first laplace", "scikit-learn", laplace_sklearn, "sklearn"),
     Case("first laplace", "pymc-extras", laplace_pymc_extras, "pymc_extras"),
+    Case("svm evidence", US, lambda: chu2006().speed_ardvark()),
+    Case("svm evidence", "scikit-learn", lambda: chu2006().speed_sklearn(), "sklearn", goal=5.0),
     Case("import", US, import_only(US)),
     Case("import", "numpy", import_only("numpy"), "numpy"),
     Case("import", "pymc", import_only("pymc"), "pymc"),

@@ -3,6 +3,7 @@
 sparse_probit   N = 500, d = 50: a plain linear probit, ten weights that matter
 wide            N = 36, d = 7129 (leukaemia's shape) or 62 x 2000 (colon's): latent factors make
                 columns correlate, twenty columns are shifted between the classes
+curved          N = 400, d = 13: four inputs matter, each in a way that no line can follow
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-__all__ = ["Task", "sparse_probit", "wide"]
+__all__ = ["Task", "curved", "sparse_probit", "wide"]
 
 type Array = NDArray[np.float64]
 type Integers = NDArray[np.int64]
@@ -61,3 +62,17 @@ def wide(
     X_test, t_test = draw(tests)
     centre, scale = X.mean(axis=0), X.std(axis=0)
     return Task((X - centre) / scale, t, (X_test - centre) / scale, t_test, columns)
+
+
+def curved(rows: int = 400, features: int = 13, tests: int = 1000, seed: int = 505) -> Task:
+    """Probit of a sine, a product and a square of the first four inputs."""
+    rng = np.random.default_rng(seed + rows)
+
+    def predictor(X: Array) -> Array:
+        bends = 2.5 * np.sin(1.5 * X[:, 0]) + 2.0 * X[:, 1] * X[:, 2] + 1.5 * (X[:, 3] ** 2 - 1.0)
+        return np.asarray(bends)
+
+    X, X_test = rng.standard_normal((rows, features)), rng.standard_normal((tests, features))
+    t = (rng.random(rows) < ndtr(predictor(X))).astype(np.int64)
+    t_test = (rng.random(tests) < ndtr(predictor(X_test))).astype(np.int64)
+    return Task(X, t, X_test, t_test, np.arange(4))

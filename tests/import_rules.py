@@ -46,6 +46,12 @@ ARRAY_LAYER = {
         "multinomial_ard",
         "one_against_rest",
         "sparse_logistic",
+        "trigonometric",
+        "svm_dual",
+        "svm_evidence",
+        "evidence_search",
+        "process_evidence",
+        "elliptical_slice",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -1,0 +1,219 @@
+"""Chu, Keerthi, Ong & Ghahramani 2006: how good the evidence is, how fast, and whose ranking it is.
+
+    python -m ardvark.studies.chu2006 --evidence   # Laplace and EP against Monte Carlo: a minute
+    python -m ardvark.studies.chu2006 --speed      # one evaluation with 500 features: a minute
+    python -m ardvark.studies.chu2006 --ranking    # relevances beside those of NUTS: some minutes
+
+The Monte Carlo evidence is importance sampling from a mixture of EP's Gaussian (nine tenths) and
+the prior (one tenth): its weights are bounded by ten, so its error can be believed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from ardvark.inference.ep import EP
+from ardvark.inference.process_evidence import Process, site_model
+from ardvark.inference.sites import Array
+from ardvark.inference.svm_evidence import support_evidence
+from ardvark.models.covariances import ARDGaussian
+from ardvark.studies.workloads import Task, curved
+
+__all__ = ["evaluation_times", "evidence_table", "monte_carlo", "ranking", "small_problem"]
+
+SCALES = (0.5, 2.0, 30.0)  # kappa_0 of the small problems
+ROWS = (5, 10, 20)
+SIZES = (250, 500, 1000, 2000)
+
+
+def small_problem(seed: int, rows: int, kappa_0: float) -> tuple[Process, Array]:
+    """A few rows, two inputs, noisy labels, and their covariance."""
+    rng = np.random.default_rng([2006, seed])
+    X = rng.normal(size=(rows, 2))
+    sign = np.where(X[:, 0] + 0.7 * rng.normal(size=rows) > 0, 1.0, -1.0)
+    process = Process.of(X, sign, ARDGaussian())
+    scales = np.array(kappa_0), np.array([1.0, 0.3]), np.array(0.5)
+    return process, process.matrices(dict(zip(ARDGaussian.NAMES, scales, strict=True)))[1]
+
+
+def monte_carlo(process: Process, covariance: Array, draws: int, seed: int) -> tuple[float, float]:
+    """Log evidence and its standard error, by importance sampling."""
+    rng = np.random.default_rng(seed)
+    model = site_model(process, covariance)
+    posterior = EP().approximate(model).posterior
+    from_prior = rng.random(draws) < 0.1
+    white = rng.standard_normal((draws, len(process.sign)))
+    w = np.where(from_prior[:, None], posterior.prior.coloured(white), posterior.draws(draws, rng))
+    log_prior = posterior.prior.log_density(w)
+    mixture = np.logaddexp(np.log(0.1) + log_prior, np.log(0.9) + posterior.log_density(w))
+    weight = np.exp(model.sites.log(w).sum(axis=1) + log_prior - mixture)
+    mean = float(weight.mean())
+    return float(np.log(mean)), float(weight.std() / mean / np.sqrt(draws))
+
+
+def evidence_table(
+    problems: int = 10, draws: int = 100_000, rows: tuple[int, ...] = ROWS
+) -> list[dict[str, float]]:
+    """Errors in nats of EP and of Laplace, Chu06 (15): the worst of the problems, and the mean."""
+    table = []
+    for size, kappa_0 in product(rows, SCALES):
+        errors, noise = np.empty((2, problems)), 0.0
+        for seed in range(problems):
+            process, covariance = small_problem(seed, size, kappa_0)
+            truth, error = monte_carlo(process, covariance, draws, seed)
+            ep = EP().approximate(site_model(process, covariance)).log_evidence
+            laplace = support_evidence(covariance, process.sign).log_evidence
+            errors[:, seed], noise = (ep - truth, laplace - truth), max(noise, error)
+        numbers = {"rows": size, "kappa_0": kappa_0, "monte_carlo_error": noise}
+        for name, off in zip(("ep", "laplace"), errors, strict=True):
+            numbers[f"{name}_worst"] = float(off[np.argmax(np.abs(off))])
+            numbers[f"{name}_mean"] = float(off.mean())
+        table.append(numbers)
+    return table
+
+
+# Speeds -------------------------------------------------------------------------------------------
+
+
+def evaluation_times(features: int = 500, repeats: int = 3) -> list[dict[str, float]]:
+    """CPU seconds of one evidence with its gradient: from nothing, and from a mode nearby."""
+    rows = []
+    for size in SIZES:
+        rng = np.random.default_rng(size)
+        X = rng.normal(size=(size, features))
+        signal = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=size)
+        process = Process.of(X, np.where(signal > 0, 1.0, -1.0), ARDGaussian())
+        kappa_a = np.full(features, 0.5 / features)
+        kappa_a[:3] = 0.2
+        kappa = {"kappa_0": np.array(10.0), "kappa_a": kappa_a, "kappa_b": np.array(1.0)}
+        near = {**kappa, "kappa_0": np.array(10.5)}
+        start = support_evidence(process.matrices(near)[1], process.sign).mode.alpha
+        seconds: dict[str, float] = {}
+        for name, alpha in (("cold", None), ("warm", start)):
+            times = []
+            for _ in range(repeats):
+                begin = time.process_time()
+                plain, jittered = process.matrices(kappa)
+                found = support_evidence(jittered, process.sign, alpha)
+                process.gradient(found.adjoint, found.rows, kappa, plain)
+                times.append(time.process_time() - begin)
+            seconds[name] = min(times)
+        rows.append({"rows": size, "support_vectors": len(found.rows), **seconds})
+    return rows
+
+
+def speed_ardvark() -> dict[str, Any]:
+    """One start of the evidence on the curved task by `fit`, on a graph that has been read."""
+    import ardvark as av
+
+    task = curved()
+    model = av.models.trigonometric_svm(task.X, task.t)
+    search = av.Evidence(start=("random", 1))
+    once: dict[str, Any] = {"draws": 100, "random_seed": 1, "progressbar": False}
+    known = av.Fixed({"kappa_0": 1.0, "kappa_a": np.full(13, 0.1), "kappa_b": 1.0})
+    av.fit(model, av.Laplace(hyper=known), **once)
+    begin, wall = time.process_time(), time.perf_counter()
+    tree = av.fit(model, av.Laplace(hyper=search), **once)
+    timed = {
+        "cpu_seconds": time.process_time() - begin,
+        "wall_seconds": time.perf_counter() - wall,
+    }
+    probabilities = av.predict(model, tree, task.X_test).values
+    log_evidence = float(tree["fit"]["log_evidence"])
+    return {**timed, "log_evidence": log_evidence, **_scores(task, probabilities)}
+
+
+def speed_sklearn() -> dict[str, Any]:
+    """The same task by scikit-learn's Gaussian process classifier."""
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+    task = curved()
+    features = task.X.shape[1]
+    lengths = RBF([features**0.5] * features, (1e-2, 1e4))
+    classifier = GaussianProcessClassifier(ConstantKernel(1.0, (1e-3, 1e4)) * lengths)
+    begin, wall = time.process_time(), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lengths at their bounds: the inputs without use
+        classifier.fit(task.X, task.t)
+    timed = {
+        "cpu_seconds": time.process_time() - begin,
+        "wall_seconds": time.perf_counter() - wall,
+    }
+    value = float(classifier.log_marginal_likelihood_value_)
+    return {**timed, "log_evidence": value, **_scores(task, classifier.predict_proba(task.X_test))}
+
+
+def _scores(task: Task, probabilities: Array) -> dict[str, float]:
+    """Test error, and mean log probability of the right class."""
+    right = probabilities[np.arange(len(task.t_test)), task.t_test]
+    return {
+        "test_error": float(np.mean(right < 0.5)),
+        "test_log_score": float(np.mean(np.log(np.maximum(right, 1e-12)))),
+    }
+
+
+# Ranking ------------------------------------------------------------------------------------------
+
+
+def ranking(rows: int = 40, features: int = 10, draws: int = 500) -> dict[str, Any]:
+    """Relevances by Laplace, by EP and by full NUTS on one problem of ten inputs."""
+    import ardvark as av
+
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(rows, features))
+    t = (2 * X[:, 0] - 1.5 * X[:, 1] + X[:, 2] ** 2 - 1 + 0.3 * rng.normal(size=rows) > 0).astype(
+        int
+    )
+    model = av.models.trigonometric_svm(X, t)
+    tables, seconds, notes = {}, {}, {}
+    methods = {
+        "laplace": av.Laplace(),
+        "laplace, with prior": av.Laplace(hyper=av.Evidence(with_prior=True)),
+        "ep": av.EP(),
+        "ep, with prior": av.EP(hyper=av.Evidence(with_prior=True)),
+        "nuts": av.NUTS(tune=500),
+    }
+    for name, method in methods.items():
+        begin = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", av.ConvergenceWarning)  # it is in the table
+            tree = av.fit(model, method, draws=draws, chains=2, random_seed=1, progressbar=False)
+        seconds[name] = time.process_time() - begin
+        tables[name] = av.relevance(tree)["relevance"]
+        notes[name] = str(tree.attrs["problems"])
+    agreement = {
+        name: float(spearmanr(table, tables["nuts"]).statistic) for name, table in tables.items()
+    }
+    relevances = {name: table.round(4).to_dict() for name, table in tables.items()}
+    return {"rank_correlation": agreement, "seconds": seconds, "problems": notes} | relevances
+
+
+def main() -> None:
+    """Command line: one JSON object per line."""
+    parser = argparse.ArgumentParser(description="The trigonometric SVM's evidence.")
+    tables: dict[str, Any] = {
+        "evidence": evidence_table,
+        "speed": evaluation_times,
+        "ranking": lambda: [ranking()],
+    }
+    for name in tables:
+        parser.add_argument(f"--{name}", action="store_true")
+    asked = parser.parse_args()
+    for name, table in tables.items():
+        if getattr(asked, name) or not any(vars(asked).values()):
+            for row in table():
+                sys.stdout.write(json.dumps({"table": name, **row}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
