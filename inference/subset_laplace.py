@@ -1,0 +1,414 @@
+"""Jumps that propose all weights from the Laplace Gaussian of the target subset.
+
+For two-class likelihoods, whose weights cannot be integrated out. The precisions of the slab can:
+a weight has a Gaussian prior, a Student-t ("ard"), or all have one multivariate t ("shared"); the
+posterior is one of (I, w) alone, and the Laplace fit of a subset, mode m_I and precision H_I, and
+with it its evidence Z_I, are functions of the subset: computed once, kept in a table.
+
+A sweep takes two steps, both exact (`log_joint` is the graph's, alpha integrated out):
+
+1. From I, `jumps` additions, deletions and exchanges by Metropolis on the approximate posterior
+   Z_I p(I), at the price of looking up a table. They end at I'. Then w' ~ q(w | I'), a Student-t of
+   mean m_I', precision H_I', and the pair is accepted with probability min(1, r),
+
+       r = omega(I', w') / omega(I, w),     omega(I, w) = p(t, w, I) / (q(w | I) Z_I p(I))
+
+   The walk is reversible for Z_I p(I), so its own ratio is what turns p into omega (Liu 2001,
+   section 9.4: a surrogate transition). Where Laplace is good omega hardly varies.
+2. A random walk of the weights with the shape of H_I: what lies far out can still move.
+
+The tails of q are wider than the Gaussian's (TAILS degrees of freedom), so omega is bounded along
+every direction in which the posterior has Gaussian tails.
+"""
+
+from math import exp, lgamma, log, log1p, pi, sqrt
+
+import numpy as np
+from numba import njit
+
+from ardvark.inference.ep_kernels import _log_cdf, _truncation
+from ardvark.inference.subset_kernels import (
+    ADD,
+    DELETE,
+    EXCHANGE,
+    ONE_EACH,
+    SHARED,
+    sample_precisions,
+)
+from ardvark.inference.subset_linear import Chain, Subsets, run_chains
+
+__all__ = ["sample_laplace"]
+
+TAILS = 8.0
+JUMPS = 8  # of the walk before its end is put to the test: a new subset costs a fit
+STEPS = 60  # of Newton's search, at most
+TOLERANCE = 1e-10  # squared length of a step, in posterior sds
+SLOTS = 1 << 18  # subsets in the table; it is emptied when it is full
+NUMBERS = 1 << 23  # of their fits together
+HALF_LOG_TWO_PI = 0.5 * log(2 * pi)
+
+
+def sample_laplace(
+    problem: Subsets,
+    plan: tuple[int, int, int],
+    chains: int,
+    seed: int,
+    jumps: int | None = None,
+    threads: int | None = None,
+) -> list[Chain]:
+    """Sample a two-class model; `inclusion` is left empty (NaN). As `sample_collapsed`."""
+    tune, draws, thin = plan
+    A = np.ascontiguousarray(problem.A, dtype=np.float64)
+
+    def one(first, rng: np.random.Generator) -> Chain:  # type: ignore[no-untyped-def]
+        return Chain(
+            *run_laplace(
+                A, problem.t, problem.probit, problem.log_prior, problem.alpha, problem.slab,
+                problem.a, problem.b, first, tune, draws, thin, jumps or min(problem.n_inputs, JUMPS), rng,
+            )
+        )  # fmt: skip
+
+    return run_chains(one, problem, chains, seed, threads)
+
+
+# --- the model of one subset -------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _site(probit, z):  # type: ignore[no-untyped-def]
+    """Log likelihood at the signed predictor, its first derivative, minus its second."""
+    if probit:
+        h, c, _ = _truncation(z)
+        return _log_cdf(z, h), h, c
+    p = 1.0 / (1.0 + exp(z))
+    value = -log1p(exp(-z)) if z > 0.0 else z - log1p(exp(z))
+    return value, p, p * (1.0 - p)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_weights(k, weights, members, alpha, slab, a, b):  # type: ignore[no-untyped-def]
+    """Log prior of the weights of the members, the precisions integrated out."""
+    total = 0.5 * log(alpha[0]) - HALF_LOG_TWO_PI - 0.5 * alpha[0] * weights[0] ** 2
+    if slab == SHARED:
+        square = 0.0
+        for r in range(1, k):
+            square += weights[r] ** 2
+        shape = a + 0.5 * (k - 1)
+        total += lgamma(shape) - lgamma(a) + a * log(b) - (k - 1) * HALF_LOG_TWO_PI
+        return total - shape * log(b + 0.5 * square)
+    for r in range(1, k):
+        if slab == ONE_EACH:
+            total += lgamma(a + 0.5) - lgamma(a) + a * log(b) - HALF_LOG_TWO_PI
+            total -= (a + 0.5) * log(b + 0.5 * weights[r] ** 2)
+        else:
+            j = members[r]
+            total += 0.5 * log(alpha[j]) - HALF_LOG_TWO_PI - 0.5 * alpha[j] * weights[r] ** 2
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_joint(k, weights, members, A, sign, probit, alpha, slab, a, b):  # type: ignore[no-untyped-def]
+    """Log p(t, w given the subset)."""
+    total = log_weights(k, weights, members, alpha, slab, a, b)
+    for n in range(A.shape[0]):
+        eta = 0.0
+        for r in range(k):
+            eta += A[n, members[r]] * weights[r]
+        z = sign[n] * eta
+        if probit:
+            total += _log_cdf(z, _truncation(z)[0] if z <= -2.0 else 0.0)
+        else:
+            total += -log1p(exp(-z)) if z > 0.0 else z - log1p(exp(z))
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _expand(k, weights, members, A, sign, probit, alpha, slab, a, b, force, H):  # type: ignore[no-untyped-def]
+    """Give the gradient of log_joint, and a precision H of its Gaussian (prior by its bound)."""
+    H[:k, :k] = 0.0
+    force[:k] = 0.0
+    for n in range(A.shape[0]):
+        eta = 0.0
+        for r in range(k):
+            eta += A[n, members[r]] * weights[r]
+        _, first, curvature = _site(probit, sign[n] * eta)
+        for r in range(k):
+            x = A[n, members[r]]
+            force[r] += sign[n] * first * x
+            x *= curvature
+            for i in range(r + 1):
+                H[r, i] += x * A[n, members[i]]
+    square = 0.0
+    for r in range(1, k):
+        square += weights[r] ** 2
+    for r in range(k):
+        precision = alpha[members[r]]
+        if r > 0 and slab == ONE_EACH:
+            precision = (a + 0.5) / (b + 0.5 * weights[r] ** 2)
+        elif r > 0 and slab == SHARED:
+            precision = (a + 0.5 * (k - 1)) / (b + 0.5 * square)
+        H[r, r] += precision
+        force[r] -= precision * weights[r]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factor(k, H):  # type: ignore[no-untyped-def]
+    """Cholesky in place of the lower triangle."""
+    for i in range(k):
+        for j in range(i + 1):
+            x = H[i, j]
+            for r in range(j):
+                x -= H[i, r] * H[j, r]
+            H[i, j] = sqrt(x) if i == j else x / H[j, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_transposed(k, L, white, out):  # type: ignore[no-untyped-def]
+    for r in range(k - 1, -1, -1):
+        x = white[r]
+        for i in range(r + 1, k):
+            x -= L[i, r] * out[i]
+        out[r] = x / L[r, r]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def laplace(k, members, A, sign, probit, alpha, slab, a, b, mode, L, work):  # type: ignore[no-untyped-def]
+    """Fit one subset from zero: the mode, the factor of the precision there, the log evidence."""
+    force, white, step, trial = work
+    mode[:k] = 0.0
+    value = log_joint(k, mode, members, A, sign, probit, alpha, slab, a, b)
+    for _ in range(STEPS):
+        _expand(k, mode, members, A, sign, probit, alpha, slab, a, b, force, L)
+        _factor(k, L)
+        decrement = 0.0
+        for r in range(k):
+            x = force[r]
+            for i in range(r):
+                x -= L[r, i] * white[i]
+            white[r] = x / L[r, r]
+            decrement += white[r] ** 2
+        if decrement < TOLERANCE:
+            break
+        _solve_transposed(k, L, white, step)
+        share = 1.0
+        while share > 1e-4:
+            for r in range(k):
+                trial[r] = mode[r] + share * step[r]
+            new = log_joint(k, trial, members, A, sign, probit, alpha, slab, a, b)
+            if new > value:
+                break
+            share *= 0.5
+        if not share > 1e-4:
+            break  # no better by any step: rounding
+        mode[:k] = trial[:k]
+        value = new
+    evidence = value + k * HALF_LOG_TWO_PI
+    for r in range(k):
+        evidence -= log(L[r, r])
+    return evidence
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_proposal(k, weights, mode, L):  # type: ignore[no-untyped-def]
+    """Log density of the Student-t around the mode."""
+    square, total = 0.0, 0.0
+    for r in range(k):
+        x = 0.0
+        for i in range(r, k):
+            x += L[i, r] * (weights[i] - mode[i])
+        square += x * x
+        total += log(L[r, r])
+    total += lgamma(0.5 * (TAILS + k)) - lgamma(0.5 * TAILS) - 0.5 * k * log(TAILS * pi)
+    return total - 0.5 * (TAILS + k) * log1p(square / TAILS)
+
+
+# --- the table of fits -------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, table):  # type: ignore[no-untyped-def]
+    """Place of a subset's fit in the table, where it is put if it is new.
+
+    The key is the sum (exclusive or) of a random word for each member: two subsets share one with
+    probability 2^-64.
+    """
+    slot_of, keys, evidence, begin, numbers, used = table
+    mask = np.uint64(slot_of.size - 1)
+    slot = key & mask
+    while slot_of[slot] >= 0:
+        if keys[slot_of[slot]] == key:
+            return slot_of[slot]
+        slot = (slot + np.uint64(1)) & mask
+    length = k + k * (k + 1) // 2
+    if used[0] == keys.size or used[1] + length > numbers.size:
+        slot_of[:] = -1
+        used[:] = 0
+        slot = key & mask
+    here = used[0]
+    ordered = np.sort(members[:k])  # a fit belongs to the subset, not to the way it came about
+    evidence[here] = laplace(k, ordered, A, sign, probit, alpha, slab, a, b, fit, L, work)
+    keys[here], begin[here], slot_of[slot] = key, used[1], here
+    at = used[1]
+    for r in range(k):
+        numbers[at] = fit[r]
+        at += 1
+        for i in range(r + 1):
+            numbers[at] = L[r, i]
+            at += 1
+    used[0], used[1] = here + 1, at
+    return here
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _unpack(here, k, members, place, table, mode, L):  # type: ignore[no-untyped-def]
+    """Give the fit of a subset, and put its members in the order of the fit."""
+    members[:k] = np.sort(members[:k])
+    for r in range(k):
+        place[members[r]] = r
+    at = table[3][here]
+    for r in range(k):
+        mode[r] = table[4][at]
+        at += 1
+        for i in range(r + 1):
+            L[r, i] = table[4][at]
+            at += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _new_table():  # type: ignore[no-untyped-def]
+    return (
+        np.full(2 * SLOTS, -1, np.int32),
+        np.empty(SLOTS, np.uint64),
+        np.empty(SLOTS),
+        np.empty(SLOTS, np.int64),
+        np.empty(NUMBERS),
+        np.zeros(2, np.int64),
+    )
+
+
+# --- the walk over subsets ---------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _propose(k, members, place, columns, rng):  # type: ignore[no-untyped-def]
+    """A symmetric proposal: who leaves (0: nobody) and who comes (0: nobody)."""
+    if k == 1 or k == columns or rng.random() < 0.7:
+        j = 1 + int(rng.random() * (columns - 1))
+        return (0, j) if place[j] < 0 else (j, 0)
+    old = members[1 + int(rng.random() * (k - 1))]
+    while True:
+        new = 1 + int(rng.random() * (columns - 1))
+        if place[new] < 0:
+            return old, new
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def change(k, members, place, old, new):  # type: ignore[no-untyped-def]
+    """Let `old` go and `new` come; the same with the two exchanged undoes it."""
+    if old > 0 and new > 0:
+        members[place[old]], place[new], place[old] = new, place[old], -1
+    elif new > 0:
+        members[k], place[new] = new, k
+        return k + 1
+    elif old > 0:
+        last = members[k - 1]
+        members[place[old]], place[last] = last, place[old]
+        place[old] = -1
+        return k - 1
+    return k
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draws, thin, jumps,
+                rng):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Run one chain from the members `first`; what it gives is in `Chain`."""
+    columns = A.shape[1]
+    kept_w, kept_in = np.empty((draws, columns)), np.zeros((draws, columns - 1), np.uint8)
+    kept_alpha, kept_sigma = np.empty((draws, columns)), np.ones(draws)
+    inclusion = np.full((draws, columns - 1), np.nan)
+    visited = np.zeros((draws * thin, columns - 1), np.uint8)
+    moves = np.zeros((5, columns, 2), np.int64)
+    words = np.empty(columns, np.uint64)
+    for j in range(columns):
+        words[j] = rng.integers(0, 1 << 62) * 4 + rng.integers(0, 4)
+    table = _new_table()
+    work = (np.empty(columns), np.empty(columns), np.empty(columns), np.empty(columns))
+    mode, L = np.empty(columns), np.zeros((columns, columns))
+    mode_here, L_here = np.empty(columns), np.zeros((columns, columns))
+    white, weights, trial = np.empty(columns), np.zeros(columns), np.zeros(columns)
+    members, place = np.zeros(columns, np.int64), np.full(columns, -1, np.int64)
+    here, there = members.copy(), place.copy()  # the subset of the chain; `members` walk ahead
+    place[0], k, key = 0, 1, np.uint64(0)
+    for j in first:
+        k = change(k, members, place, 0, j)
+        key ^= words[j]
+    at = _find(key, k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, table)
+    value = table[2][at]
+    _unpack(at, k, members, place, table, mode_here, L_here)
+    weights[:k] = mode_here[:k]
+    here[:], there[:], k_here, key_here, value_here = members, place, k, key, value
+    joint = log_joint(k, weights, here, A, sign, probit, alpha, slab, a, b)
+    omega = joint - log_proposal(k, weights, mode_here, L_here) - value_here
+    for sweep in range(-tune, draws * thin):
+        if sweep == 0:
+            moves[:] = 0
+        for _ in range(jumps):
+            old, new = _propose(k, members, place, columns, rng)
+            size, kind = k - 1, EXCHANGE
+            if old == 0 or new == 0:
+                kind = ADD if old == 0 else DELETE
+            moves[kind, size, 0] += 1
+            new_key = key ^ (words[old] if old > 0 else np.uint64(0))
+            new_key ^= words[new] if new > 0 else np.uint64(0)
+            new_k = change(k, members, place, old, new)
+            at = _find(new_key, new_k, members, A, sign, probit, alpha, slab, a, b, mode, L, work,
+                       table)  # fmt: skip
+            log_ratio = table[2][at] + log_prior[new_k - 1] - value - log_prior[size]
+            if log_ratio >= 0.0 or rng.random() < exp(log_ratio):
+                k, key, value = new_k, new_key, table[2][at]
+                moves[kind, size, 1] += 1
+            else:
+                change(new_k, members, place, new, old)
+        at = _find(key, k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, table)
+        _unpack(at, k, members, place, table, mode, L)
+        for r in range(k):
+            white[r] = rng.standard_normal()
+        wide = sqrt(0.5 * TAILS / rng.standard_gamma(0.5 * TAILS))
+        _solve_transposed(k, L, white, trial)
+        for r in range(k):
+            trial[r] = mode[r] + wide * trial[r]
+        new_joint = log_joint(k, trial, members, A, sign, probit, alpha, slab, a, b)
+        new_omega = new_joint - log_proposal(k, trial, mode, L) - value
+        moves[3, k_here - 1, 0] += 1
+        if new_omega >= omega or rng.random() < exp(new_omega - omega):
+            here[:k], there[:], k_here, key_here, value_here = members[:k], place, k, key, value
+            weights[:k], mode_here[:k], L_here[:k, :k] = trial[:k], mode[:k], L[:k, :k]
+            joint, omega = new_joint, new_omega
+            moves[3, k - 1, 1] += 1
+        else:
+            members[:k_here], place[:], k, key, value = here[:k_here], there, k_here, key_here, value_here  # noqa: E501
+        for r in range(k):
+            white[r] = rng.standard_normal() * 2.4 / sqrt(k)
+        _solve_transposed(k, L_here, white, trial)
+        for r in range(k):
+            trial[r] += weights[r]
+        new_joint = log_joint(k, trial, here, A, sign, probit, alpha, slab, a, b)
+        moves[4, k - 1, 0] += 1
+        if new_joint >= joint or rng.random() < exp(new_joint - joint):
+            weights[:k], joint = trial[:k], new_joint
+            omega = joint - log_proposal(k, weights, mode_here, L_here) - value_here
+            moves[4, k - 1, 1] += 1
+        if sweep >= 0:
+            for r in range(1, k):
+                visited[sweep, here[r] - 1] = 1
+        if sweep >= 0 and (sweep + 1) % thin == 0:
+            draw = sweep // thin
+            for r in range(1, k):
+                kept_in[draw, here[r] - 1] = 1
+            kept_alpha[draw] = alpha
+            sample_precisions(k, here, there, weights, slab, a, b, kept_alpha[draw], rng)
+            for j in range(columns):
+                kept_w[draw, j] = rng.standard_normal() / sqrt(kept_alpha[draw, j])
+            for r in range(k):
+                kept_w[draw, here[r]] = weights[r]
+    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves

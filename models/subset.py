@@ -1,0 +1,187 @@
+"""Linear models over subsets of their inputs: a spike at zero and a Gaussian slab for each weight.
+
+    included ~ p(I)                                   a subset, see `subset_prior`
+    w_j      ~ N(0, 1/alpha_j)                        the slab; of an excluded input: no data see it
+    bias     ~ N(m0, s0²)                             always in, wide
+    eta_n    = bias + sum_j included_j w_j x_nj
+    t_n      ~ Bernoulli(Phi(eta_n)), Bernoulli(1/(1 + e^-eta_n)), or N(eta_n, sigma²)
+
+The space has a fixed dimension (a product space): an excluded input keeps a weight, whose prior
+given that it is excluded is the slab itself, so that the sum over `included` and the integral over
+`w` are those of the model with fewer weights, and a jump between dimensions is an ordinary move.
+`w_included` = included w is what acts on eta; `w` alone means nothing where an input is out.
+
+    slab           precisions
+    a number s     alpha_j = 1/s², as data
+    "ard"          alpha_j ~ Gamma(a, b), one for each weight
+    "shared"       alpha ~ Gamma(a, b), one for all weights
+
+The default a = 2, b = 1 gives E[1/alpha] = 1, the variance of the default slab. The slab is what a
+subset pays for an input (a wide one costs more than a narrow one, whatever the data say), so it
+should fit the scale of the inputs: standardise them. `sigma ~ HalfNormal(sd of t)`, as in `ard`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from ardvark.models.card import Card, remember
+from ardvark.models.checks import (
+    as_binary,
+    as_inputs,
+    as_target,
+    one_of,
+    positive,
+    warn_about_columns,
+)
+from ardvark.models.inputs import Array, Inputs
+from ardvark.models.likelihoods import LINKS
+from ardvark.models.subset_prior import subset_variable
+
+__all__ = ["SLABS", "Slab", "SubsetCard", "subset_classification", "subset_regression"]
+
+SLABS = ("ard", "shared")
+WIDE = 5.0  # sd of the bias: of a probit, or in units of the sd of t
+
+
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """The prior of an included weight; `kind` is "fixed" (precision) or one of SLABS (a, b)."""
+
+    kind: str
+    precision: float = 1.0
+    a: float = 2.0
+    b: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubsetCard(Card):
+    """What a sampler of subsets needs to know, beside the data, of the graph it samples."""
+
+    slab: Slab = field(kw_only=True)
+    expected_inputs: float = field(kw_only=True)
+    bias: tuple[float, float] = field(kw_only=True)  # mean, sd
+    link: str = field(kw_only=True)  # "probit" | "logit" | "identity"
+    noise: tuple[float, bool] = field(kw_only=True, default=(1.0, True))  # sd or its scale; fixed?
+
+
+def subset_classification(
+    X: Any,
+    t: Any,
+    *,
+    link: str = "probit",
+    slab: float | str = 1.0,
+    expected_inputs: float = 1.0,
+    a: float = 2.0,
+    b: float = 1.0,
+) -> Any:
+    """Build the graph of a two-class linear model over subsets of its inputs.
+
+    Parameters
+    ----------
+    X : (N, d) table
+        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
+    t : N labels of two classes
+        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    link : "probit" or "logit"
+    slab : number, "ard" or "shared"
+        Prior sd of an included weight; or a Gamma precision for each weight, or one for all.
+    expected_inputs : float
+        The λ of the truncated Poisson prior over the number of inputs.
+    a, b : float
+        Shape and rate of the Gamma prior of the precisions, where they are inferred.
+    """
+    inputs = as_inputs(X)
+    codes, classes = as_binary(t, len(inputs))
+    observe = LINKS[one_of(link, LINKS, "link")]
+    card = SubsetCard(
+        "subset_classification", "binary", inputs.feature_names, classes, inputs.scaling, _as_data,
+        family="subset", slab=_the_slab(slab, a, b), bias=(0.0, WIDE), link=link,
+        expected_inputs=positive(expected_inputs, "expected_inputs"),
+    )  # fmt: skip
+
+    def likelihood(eta: Any) -> None:
+        t_observed = pm.Data("t_observed", codes, dims="row")
+        observe("t", eta, observed=t_observed, dims="row")
+
+    return _graph(inputs, card, likelihood)
+
+
+def subset_regression(
+    X: Any,
+    t: Any,
+    *,
+    slab: float | str = 1.0,
+    expected_inputs: float = 1.0,
+    noise: float | None = None,
+    a: float = 2.0,
+    b: float = 1.0,
+) -> Any:
+    """Build the graph of a linear regression over subsets of its inputs.
+
+    Parameters
+    ----------
+    X : (N, d) table
+        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
+    t : N numbers
+    noise : None or float
+        The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
+    slab, expected_inputs, a, b
+        As in `subset_classification`.
+    """
+    inputs = as_inputs(X)
+    target = as_target(t, len(inputs))
+    fixed = None if noise is None else positive(noise, "noise")
+    spread = float(target.std() or 1.0)
+    card = SubsetCard(
+        "subset_regression", "regression", inputs.feature_names, None, inputs.scaling, _as_data,
+        family="subset", slab=_the_slab(slab, a, b), bias=(float(target.mean()), WIDE * spread),
+        expected_inputs=positive(expected_inputs, "expected_inputs"), link="identity",
+        noise=(spread if fixed is None else fixed, fixed is not None),
+    )  # fmt: skip
+
+    def likelihood(eta: Any) -> None:
+        scale = np.array(card.noise[0])
+        sigma = pm.Data("sigma", scale) if card.noise[1] else pm.HalfNormal("sigma", scale)
+        t_observed = pm.Data("t_observed", target, dims="row")
+        pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
+
+    return _graph(inputs, card, likelihood)
+
+
+def _graph(inputs: Inputs, card: SubsetCard, likelihood: Callable[[Any], None]) -> Any:
+    warn_about_columns(inputs)
+    values = np.array(inputs, dtype=np.float64)
+    coords = {"row": np.arange(len(values)), "feature": card.feature_names}
+    with pm.Model(coords=coords) as model:
+        X = pm.Data("X", values, dims=("row", "feature"))
+        included = subset_variable("included", values.shape[1], card.expected_inputs, "feature")
+        alpha = _precisions(card.slab, values.shape[1])
+        bias = pm.Normal("bias", *(np.array(number) for number in card.bias))
+        w = pm.Normal("w", 0, sigma=alpha**-0.5, dims="feature")
+        w_included = pm.Deterministic("w_included", included * w, dims="feature")
+        likelihood(pm.Deterministic("eta", bias + X @ w_included, dims="row"))
+    remember(model, card)
+    return model
+
+
+def _precisions(slab: Slab, n_inputs: int) -> Any:
+    if slab.kind == "fixed":
+        return pm.Data("alpha", np.full(n_inputs, slab.precision), dims="feature")
+    # As arrays: PyTensor keeps a Python 2.0 in single precision.
+    a, b = np.array(slab.a), np.array(slab.b)
+    return pm.Gamma("alpha", a, b, dims="feature" if slab.kind == "ard" else None)
+
+
+def _the_slab(slab: Any, a: float, b: float) -> Slab:
+    shape, rate = positive(a, "a"), positive(b, "b")
+    if isinstance(slab, str):
+        return Slab(one_of(slab, SLABS, "slab"), a=shape, b=rate)
+    return Slab("fixed", precision=positive(slab, "slab") ** -2)
+
+
+def _as_data(X: Array) -> dict[str, Array]:
+    return {"X": np.asarray(X, dtype=np.float64)}
