@@ -7,6 +7,7 @@ Four kinds:
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.
 * "slice": a Markov chain on the Gaussian block given its sites, at fixed hyperparameters.
+* "jump": samples subsets of the inputs, in a way of its own for each family (`routes.py`).
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class MethodEntry:
     home: str  # module of ardvark.inference
     settings: str  # name of its settings class
     kind: str  # "gaussian" | "exact" | "sampler" | "slice"
+    kind: str  # "gaussian" | "exact" | "sampler" | "jump"
     sample: str = ""  # samplers: name of the function that draws
 
     def load(self, name: str) -> Any:
@@ -37,4 +39,5 @@ METHODS: dict[str, MethodEntry] = {
     "nuts": MethodEntry("nuts", "NUTS", "sampler", "sample_nuts"),
     "smc": MethodEntry("smc", "SMC", "sampler", "sample_smc"),
     "elliptical_slice": MethodEntry("elliptical_slice", "EllipticalSlice", "slice"),
+    "reversible_jump": MethodEntry("reversible_jump", "ReversibleJump", "jump"),
 }

@@ -36,6 +36,12 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
     "softmax": "softmax_runs:predict_softmax",
     "process": "process_route:predict_process",
+    ("jump", "subset"): "subset_runs:fit_subset",
+    ("exact", "subset"): "subset_runs:fit_subset_exact",
+}
+
+PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
+    "subset": "subset_runs:predict_subset",
 }
 
 

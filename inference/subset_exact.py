@@ -7,7 +7,7 @@ integrands: with STEP standard deviations between the nodes it is below 1e-9.
 """
 
 from math import log, pi
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -43,7 +43,7 @@ class Enumeration(NamedTuple):
         return np.exp(self.log_joint - self.total)
 
     @property
-    def included(self) -> Array:
+    def included(self) -> Any:
         """Indicators (2^d, d)."""
         d = len(self.log_joint).bit_length() - 1
         return np.arange(len(self.log_joint))[:, None] >> np.arange(d) & 1
@@ -62,7 +62,7 @@ def enumerate_subsets(problem: Subsets) -> Enumeration:
 
 def draw_given_subsets(
     problem: Subsets, found: Enumeration, draws: int, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
+) -> tuple[Any, Array, Array]:
     """Independent draws: subsets (draws,), weights (draws, d + 1; excluded ones 0), sigma."""
     which = rng.choice(len(found.log_joint), size=draws, p=found.probability)
     weight = found.log_evidence[which]
@@ -83,7 +83,8 @@ def _evidences(problem: Subsets, sigma: float) -> Array:
     tau, rows = sigma**-2, len(problem.t)
     constant = 0.5 * rows * log(tau / (2 * pi)) - 0.5 * tau * square
     space = workspace(problem.n_inputs + 1)
-    return constant + _gray_code(problem.A, gram, diagonal, c, tau, problem.alpha, space)
+    found: Array = _gray_code(problem.A, gram, diagonal, c, tau, problem.alpha, space)
+    return constant + found
 
 
 def _nodes(problem: Subsets) -> tuple[Array, Array]:

@@ -40,8 +40,8 @@ FIXED, ONE_EACH, SHARED = 0, 1, 2  # precisions of the slab
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def flip(j, k, log_prior, rng, rows, beta, s, q, members, place, A, gram, tau, alpha, direction,
-         moves):  # type: ignore[no-untyped-def]  # fmt: skip
+def flip(j, k, log_prior, rng, rows, beta, s, q, members, place, A, gram, tau, alpha, direction,  # type: ignore[no-untyped-def]
+         moves):  # fmt: skip
     """Let column j change sides, or not; k counts the members, the bias among them."""
     size = k - 1
     if place[j] < 0:
@@ -93,8 +93,8 @@ def exchange_gains(at, k, rows, beta, s, q, members, place, alpha, direction, ga
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def exchange(k, rng, rows, beta, s, q, members, place, A, gram, tau, alpha, direction, gains,
-             moves):  # type: ignore[no-untyped-def]  # fmt: skip
+def exchange(k, rng, rows, beta, s, q, members, place, A, gram, tau, alpha, direction, gains,  # type: ignore[no-untyped-def]
+             moves):  # fmt: skip
     """Let a member go and draw who comes instead, by the conditional probabilities of all."""
     moves[EXCHANGE, k - 1, 0] += 1
     at = 1 + int(rng.random() * (k - 1))
@@ -222,8 +222,8 @@ def utilities(k, members, weights, sign, A, c, rng):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, slab, a, b, sigma,
-                  scale, first, tune, draws, thin, jumps, space, rng):  # type: ignore[no-untyped-def]  # fmt: skip
+def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, slab, a, b, sigma,  # type: ignore[no-untyped-def]
+                  scale, first, tune, draws, thin, jumps, space, rng):  # fmt: skip
     """Run one chain from the members `first` (columns, the bias not among them).
 
     `scale` > 0 infers sigma with a half-normal of that scale. `probit`: t are signs. `alpha` and

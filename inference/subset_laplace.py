@@ -37,8 +37,9 @@ from ardvark.inference.subset_kernels import (
 )
 from ardvark.inference.subset_linear import Chain, Subsets, run_chains
 
-__all__ = ["sample_laplace"]
+__all__ = ["WALKS", "sample_laplace"]
 
+WALKS = ("add", "delete", "exchange", "jump", "weights")  # the first three: steps of the walk
 TAILS = 8.0
 JUMPS = 8  # of the walk before its end is put to the test: a new subset costs a fit
 STEPS = 60  # of Newton's search, at most
@@ -59,12 +60,13 @@ def sample_laplace(
     """Sample a two-class model; `inclusion` is left empty (NaN). As `sample_collapsed`."""
     tune, draws, thin = plan
     A = np.ascontiguousarray(problem.A, dtype=np.float64)
+    tries = jumps or min(problem.n_inputs, JUMPS)
 
     def one(first, rng: np.random.Generator) -> Chain:  # type: ignore[no-untyped-def]
         return Chain(
             *run_laplace(
                 A, problem.t, problem.probit, problem.log_prior, problem.alpha, problem.slab,
-                problem.a, problem.b, first, tune, draws, thin, jumps or min(problem.n_inputs, JUMPS), rng,
+                problem.a, problem.b, first, tune, draws, thin, tries, rng,
             )
         )  # fmt: skip
 
@@ -319,8 +321,8 @@ def change(k, members, place, old, new):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draws, thin, jumps,
-                rng):  # type: ignore[no-untyped-def]  # fmt: skip
+def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draws, thin, jumps,  # type: ignore[no-untyped-def]
+                rng):  # fmt: skip
     """Run one chain from the members `first`; what it gives is in `Chain`."""
     columns = A.shape[1]
     kept_w, kept_in = np.empty((draws, columns)), np.zeros((draws, columns - 1), np.uint8)
@@ -386,7 +388,13 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
             joint, omega = new_joint, new_omega
             moves[3, k - 1, 1] += 1
         else:
-            members[:k_here], place[:], k, key, value = here[:k_here], there, k_here, key_here, value_here  # noqa: E501
+            members[:k_here], place[:], k, key, value = (
+                here[:k_here],
+                there,
+                k_here,
+                key_here,
+                value_here,
+            )
         for r in range(k):
             white[r] = rng.standard_normal() * 2.4 / sqrt(k)
         _solve_transposed(k, L_here, white, trial)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Subsets:
     @property
     def n_inputs(self) -> int:
         """Number of inputs, the constant not counted."""
-        return self.A.shape[1] - 1
+        return int(self.A.shape[1]) - 1
 
     @cached_property
     def products(self) -> tuple[Array, Array, Array, Array, float]:
@@ -92,7 +92,7 @@ def sample_collapsed(
     A, gram, diagonal, c, square = problem.products
     tune, draws, thin = plan
 
-    def one(first: Array, rng: np.random.Generator) -> Chain:
+    def one(first: Any, rng: np.random.Generator) -> Chain:
         return Chain(
             *run_collapsed(
                 A, gram, diagonal, c.copy(), square, problem.t, problem.probit, problem.log_prior,
@@ -106,7 +106,7 @@ def sample_collapsed(
 
 
 def run_chains(
-    one: Callable[[Array, np.random.Generator], Chain],
+    one: Callable[[Any, np.random.Generator], Chain],
     problem: Subsets,
     chains: int,
     seed: int,

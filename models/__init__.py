@@ -14,6 +14,8 @@ if _t.TYPE_CHECKING:
     from ardvark.models.rvm import rvm_classification as rvm_classification
     from ardvark.models.rvm import rvm_regression as rvm_regression
     from ardvark.models.svm import trigonometric_svm as trigonometric_svm
+    from ardvark.models.subset import subset_classification as subset_classification
+    from ardvark.models.subset import subset_regression as subset_regression
 
 __all__ = [
     "ard_classification",
@@ -21,6 +23,8 @@ __all__ = [
     "rvm_classification",
     "rvm_regression",
     "trigonometric_svm",
+    "subset_classification",
+    "subset_regression",
 ]
 
 if not _t.TYPE_CHECKING:

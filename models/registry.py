@@ -126,6 +126,23 @@ def _svm_variants() -> dict[str, dict[str, Any]]:
 
 
 ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact", "elliptical_slice")
+def _subset_variants() -> dict[str, dict[str, Any]]:
+    return {
+        "default": {},
+        "ard": {"slab": "ard", "expected_inputs": 2.0},
+        "shared": {"slab": "shared", "a": 2.5, "b": 0.7},
+    }
+
+
+def _subset_classification_variants() -> dict[str, dict[str, Any]]:
+    return _subset_variants() | {"logit": {"link": "logit", "slab": 2.0}}
+
+
+def _subset_regression_variants() -> dict[str, dict[str, Any]]:
+    return _subset_variants() | {"fixed noise": {"noise": 0.3}}
+
+
+ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact")
 
 
 def _no_jump(instead: str) -> dict[str, str]:
@@ -134,6 +151,17 @@ def _no_jump(instead: str) -> dict[str, str]:
         f"to jump between. Use {instead}, or a method that fits this model."
     }
 
+
+_ONE_GAUSSIAN = (
+    "its posterior is a mixture over subsets, which no single Gaussian describes. "
+    "Use ReversibleJump()."
+)
+SUBSET_REASONS = {
+    "laplace": _ONE_GAUSSIAN,
+    "ep": _ONE_GAUSSIAN,
+    "vb": _ONE_GAUSSIAN,
+    "smc": "its particles cannot move between subsets. Use ReversibleJump().",
+}
 
 MODELS: dict[str, ModelEntry] = {
     "ard_classification": ModelEntry(
@@ -183,6 +211,25 @@ MODELS: dict[str, ModelEntry] = {
             "subset_classification, or rank them by av.relevance.",
         },
         _svm_variants,
+    "subset_classification": ModelEntry(
+        "subset",
+        "binary",
+        "George & McCulloch 1993",
+        ("reversible_jump", "nuts"),
+        SUBSET_REASONS
+        | {
+            "exact": "the evidence of a subset has no closed form for two classes. "
+            "Use ReversibleJump()."
+        },
+        _subset_classification_variants,
+    ),
+    "subset_regression": ModelEntry(
+        "subset",
+        "regression",
+        "George & McCulloch 1993",
+        ("reversible_jump", "exact", "nuts"),
+        SUBSET_REASONS,
+        _subset_regression_variants,
     ),
 }
 

@@ -15,7 +15,7 @@ import xarray as xr
 from arviz_stats import summary
 from scipy import stats
 from scipy.spatial.distance import cityblock, euclidean
-from scipy.special import log_expit, log_ndtr
+from scipy.special import comb, log_expit, log_ndtr
 
 from ardvark.inference.predict import predict
 from ardvark.models.card import Card, card_of
@@ -371,6 +371,30 @@ def svm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, kernel: Any = 
         p = 0.0 if z <= -1 else 1.0 if z >= 1 else np.cos(np.pi / 4 * (1 - z)) ** 2
         total += np.log(p) if p > 0 else -np.inf
     return float(total)
+def subset_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
+    """log p(I) + log p(alpha) + log p(bias) + log p(w | alpha) + log p(t | I, w)."""
+    d, rate, slab = X.shape[1], settings.get("expected_inputs", 1.0), settings.get("slab", 1.0)
+    a, b = settings.get("a", 2.0), settings.get("b", 1.0)
+    size = int(np.sum(point["included"]))
+    total = stats.poisson.logpmf(size, rate) - stats.poisson.logcdf(d, rate) - np.log(comb(d, size))
+    alpha = np.broadcast_to(1 / slab**2 if isinstance(slab, float) else point["alpha"], d)
+    if isinstance(slab, str):
+        total += stats.gamma.logpdf(np.ravel(point["alpha"]), a, scale=1 / b).sum()
+    centre, spread = (np.mean(t), 5 * np.std(t)) if task == "regression" else (0.0, 5.0)
+    total += stats.norm.logpdf(point["bias"], centre, spread)
+    total += stats.norm.logpdf(point["w"], 0, alpha**-0.5).sum()
+    eta = [
+        point["bias"]
+        + sum(w * x for x, w, on in zip(row, point["w"], point["included"], strict=True) if on)
+        for row in X
+    ]
+    if task == "regression":
+        sigma = settings.get("noise") or float(point["sigma"])
+        if settings.get("noise") is None:
+            total += stats.halfnorm.logpdf(sigma, scale=np.std(t))
+        return float(total + stats.norm.logpdf(t, eta, sigma).sum())
+    log_link = {"probit": log_ndtr, "logit": log_expit}[settings.get("link", "probit")]
+    return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
 
 
 HAND_LOGP: dict[str, Callable[..., float]] = {
@@ -379,4 +403,6 @@ HAND_LOGP: dict[str, Callable[..., float]] = {
     "rvm_classification": rvm_logp,
     "rvm_regression": rvm_logp,
     "trigonometric_svm": svm_logp,
+    "subset_classification": subset_logp,
+    "subset_regression": subset_logp,
 }

@@ -52,6 +52,11 @@ ARRAY_LAYER = {
         "evidence_search",
         "process_evidence",
         "elliptical_slice",
+        "subset_factor",
+        "subset_kernels",
+        "subset_linear",
+        "subset_laplace",
+        "subset_exact",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
