@@ -15,8 +15,16 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.agreement import compare as compare
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
-    from ardvark.diagnostics.relevance import subsets as subsets
     from ardvark.diagnostics.report import report as report
+    from ardvark.diagnostics.subset_checks import plot_inclusion as plot_inclusion
+    from ardvark.diagnostics.subset_checks import subset_diagnostics as subset_diagnostics
+    from ardvark.diagnostics.subsets import chosen_subsets as chosen_subsets
+    from ardvark.diagnostics.subsets import credible_sets as credible_sets
+    from ardvark.diagnostics.subsets import inclusion as inclusion
+    from ardvark.diagnostics.subsets import joint_inclusion as joint_inclusion
+    from ardvark.diagnostics.subsets import replacements as replacements
+    from ardvark.diagnostics.subsets import subset_sizes as subset_sizes
+    from ardvark.diagnostics.subsets import subsets as subsets
     from ardvark.errors import AccuracyWarning as AccuracyWarning
     from ardvark.errors import ConvergenceWarning as ConvergenceWarning
     from ardvark.errors import InputError as InputError
@@ -78,21 +86,30 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
+    "chosen_subsets": "diagnostics.subsets",
     "compare": "diagnostics.agreement",
+    "credible_sets": "diagnostics.subsets",
     "datasets": "models.datasets",
     "fit": "inference.fit",
+    "inclusion": "diagnostics.subsets",
+    "joint_inclusion": "diagnostics.subsets",
     "load": "models.datasets",
     "models": None,
     "path_errors": "inference.path",
+    "plot_inclusion": "diagnostics.subset_checks",
     "plot_path": "diagnostics.path",
     "predict": "inference.predict",
     "read_model": "inference.graph",
     "relevance": "diagnostics.relevance",
+    "replacements": "diagnostics.subsets",
     "report": "diagnostics.report",
     "sklearn": None,
     "standardise": "models.inputs",
     "steps": None,
+    "subset_diagnostics": "diagnostics.subset_checks",
+    "subset_sizes": "diagnostics.subsets",
     "subsets": "diagnostics.relevance",
+    "subsets": "diagnostics.subsets",
 }
 
 __all__ = [
@@ -121,20 +138,28 @@ __all__ = [
     "ThinPlate",
     "UnreadableModel",
     "UnsupportedPair",
+    "chosen_subsets",
     "compare",
+    "credible_sets",
     "datasets",
     "fit",
+    "inclusion",
+    "joint_inclusion",
     "load",
     "models",
     "path_errors",
+    "plot_inclusion",
     "plot_path",
     "predict",
     "read_model",
     "relevance",
+    "replacements",
     "report",
     "sklearn",
     "standardise",
     "steps",
+    "subset_diagnostics",
+    "subset_sizes",
     "subsets",
 ]
 

@@ -1,4 +1,4 @@
-"""Which features matter, and which subsets of them, read from a result tree.
+"""Which features matter, read from a result tree (which subsets of them: `subsets.py`).
 
 The weights of a tree are found in this order: the root attribute ``weights`` (a JSON list of
 variable names), the names in its ``fit`` group, the names of the zoo (``WEIGHT_NAMES``).
@@ -36,7 +36,6 @@ __all__ = [
     "moments",
     "relevance",
     "sampling_kind",
-    "subsets",
     "weight_variables",
 ]
 
@@ -94,37 +93,6 @@ def _ranked(table: pd.DataFrame) -> pd.DataFrame:
     rank = np.empty(len(table), dtype=int)
     rank[order] = np.arange(1, len(table) + 1)
     return table.assign(rank=rank)
-
-
-def subsets(tree: xr.DataTree) -> pd.DataFrame:
-    """List the visited subsets of features, the most probable first.
-
-    Returns
-    -------
-    DataFrame with the columns ``features`` (tuple of names), ``probability`` and ``mcse``: the
-    standard error over chains, binomial for independent draws, NaN for a single Markov chain.
-    """
-    if "subsets" in tree.children:
-        group = tree["subsets"].dataset
-        included = group["included"].transpose("subset", ...)
-        probability = group["probability"].to_numpy()
-        mcse = group["mcse"].to_numpy() if "mcse" in group else np.full(len(probability), np.nan)
-        patterns = included.to_numpy().astype(bool)
-        names = element_labels(included.isel(subset=0, drop=True))
-    elif "included" in tree["posterior"].data_vars:
-        variable = tree["posterior"].dataset["included"]
-        names = element_labels(variable)
-        patterns, probability, mcse = _visited(draws_of(variable) != 0, sampling_kind(tree))
-    else:
-        raise InputError(
-            "subsets: this tree has neither a group `subsets` nor a posterior variable `included`"
-            f" (method {tree.attrs.get('method', 'unknown')!r}). Fit a model that switches features"
-            " on and off (a subset model by reversible jump), or use relevance(tree)."
-        )
-    order = np.argsort(-probability, kind="stable")
-    features = [tuple(n for n, on in zip(names, patterns[i], strict=True) if on) for i in order]
-    table = {"features": features, "probability": probability[order], "mcse": mcse[order]}
-    return pd.DataFrame(table)
 
 
 # ---------------------------------------------------------------- what a tree says of its weights
@@ -309,19 +277,3 @@ def _inclusion(tree: xr.DataTree, name: str, draws: Array) -> Array:
         if all(element in kept for element in names):
             return np.array([float(kept[element]) for element in names])
     return np.asarray((draws != 0).mean(axis=(0, 1)))
-
-
-def _visited(included: NDArray[np.bool_], kind: str) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Distinct subsets of (chain, draw, feature) indicators, their frequencies and errors."""
-    chains, draws, features = included.shape
-    patterns, which = np.unique(included.reshape(-1, features), axis=0, return_inverse=True)
-    which = which.reshape(chains, draws)
-    frequency = np.array([np.bincount(w, minlength=len(patterns)) / draws for w in which])
-    probability = frequency.mean(axis=0)
-    if kind == "iid":
-        mcse = np.sqrt(probability * (1 - probability) / (chains * draws))
-    elif chains > 1:
-        mcse = frequency.std(axis=0, ddof=1) / np.sqrt(chains)
-    else:
-        mcse = np.full(len(patterns), np.nan)
-    return patterns, probability, mcse

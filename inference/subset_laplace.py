@@ -294,9 +294,11 @@ def _new_table():  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def _propose(k, members, place, columns, rng):  # type: ignore[no-untyped-def]
     """A symmetric proposal: who leaves (0: nobody) and who comes (0: nobody)."""
-    if k == 1 or k == columns or rng.random() < 0.7:
+    if rng.random() < 0.7:
         j = 1 + int(rng.random() * (columns - 1))
         return (0, j) if place[j] < 0 else (j, 0)
+    if k == 1 or k == columns:  # to add or delete instead would not be symmetric
+        return 0, 0
     old = members[1 + int(rng.random() * (k - 1))]
     while True:
         new = 1 + int(rng.random() * (columns - 1))
@@ -356,6 +358,8 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
             moves[:] = 0
         for _ in range(jumps):
             old, new = _propose(k, members, place, columns, rng)
+            if old == new:
+                continue
             size, kind = k - 1, EXCHANGE
             if old == 0 or new == 0:
                 kind = ADD if old == 0 else DELETE
