@@ -13,3 +13,8 @@ from ardvark.inference.step_gamma import GammaGibbs
 from ardvark.inference.step_scale import ScaleStep
 
 __all__ = ["EPStep", "ExactProbitStep", "GammaGibbs", "LaplaceStep", "ScaleStep"]
+"""PyMC step methods for `pm.sample(step=[...])`; each can be combined with NUTS on the rest."""
+
+from ardvark.inference.subset_step import SubsetJump
+
+__all__ = ["SubsetJump"]

@@ -120,7 +120,8 @@ def _problems(table: pd.DataFrame, disagreement: pd.DataFrame, chains: int) -> t
     if row["errors"] > LIMIT:
         problems.append(
             f"the chains disagree about {disagreement.index[worst]}: its inclusion is "
-            f"{row['least']:.3g} in one and {row['largest']:.3g} in another, {row['errors']:.1f} standard errors apart"
+            f"{row['least']:.3g} in one and {row['largest']:.3g} in another, "
+            f"{row['errors']:.1f} standard errors apart"
         )
     return tuple(problems)
 
