@@ -83,16 +83,15 @@ def _rhat(values: Any) -> Any:
 def _disagreement(drawn: Any, names: list[str]) -> pd.DataFrame:
     """Inclusion by chain, and how far the farthest chain is from the others in standard errors.
 
-    The error of a chain's share p is that of its effective draws, with half a visit added to p so
-    that an input that one chain never met has an error too.
+    The error is that of the common share at each chain's own effective draws (where an indicator
+    never moves: at the least of the others'), with half a visit added so that it is never 0.
     """
     chains, draws, _ = drawn.shape
     share = drawn.mean(axis=1)
     smooth = (drawn.sum(axis=(0, 1)) + 0.5) / (chains * draws + 1)
     ess = np.array([effective_draws(chain[None].astype(float)) for chain in drawn])
-    whole = effective_draws(drawn.astype(float)) / chains
-    ess = np.nanmin([np.nan_to_num(ess, nan=draws), np.tile(whole, (chains, 1))], axis=0)
-    ess = np.clip(np.nan_to_num(ess, nan=draws), 1.0, draws)
+    least = np.min(np.where(np.isnan(ess), draws, ess), axis=0)
+    ess = np.clip(np.where(np.isnan(ess), least, ess), 1.0, draws)
     variance = smooth * (1 - smooth) / ess
     worst = np.zeros(len(names))
     for c in range(chains if chains > 1 else 0):
