@@ -24,7 +24,7 @@ from numba import njit
 __all__ = ["gain", "gain_of_member", "push", "remove", "solve_weights", "without_member"]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, nogil=True, error_model="numpy")
 def gain(precision, s, q):  # type: ignore[no-untyped-def]
     """Log evidence that a column brings to the members."""
     return 0.5 * (log(precision / s) + q * q / s)

@@ -237,6 +237,7 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
     visited = np.zeros((draws * thin, columns - 1), np.uint8)
     moves = np.zeros((3, columns, 2), np.int64)
     direction, gains = np.empty(columns), np.empty(columns)
+    apart = max(16, jumps // 8)  # an exchange looks at every input: no more than a few in a sweep
     white, weights = np.empty(columns), np.zeros(columns)
     place = np.full(columns, -1, np.int64)
     members[0], place[0], k = 0, 0, 1
@@ -255,7 +256,7 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
             j = 1 + int(rng.random() * (columns - 1))
             k = flip(j, k, log_prior, rng, rows, beta, s, q, members, place, A, gram, tau, alpha,
                      direction, moves)  # fmt: skip
-            if jump % 16 == 0 and 1 < k < columns:
+            if jump % apart == 0 and 1 < k < columns:
                 exchange(k, rng, rows, beta, s, q, members, place, A, gram, tau, alpha, direction,
                          gains, moves)  # fmt: skip
         for r in range(k):

@@ -228,6 +228,17 @@ def log_proposal(k, weights, mode, L):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _sort(k, members):  # type: ignore[no-untyped-def]
+    """Insertion sort: the members are few, and numba takes seconds to compile its own."""
+    for r in range(1, k):
+        j, i = members[r], r
+        while i > 0 and members[i - 1] > j:
+            members[i] = members[i - 1]
+            i -= 1
+        members[i] = j
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, table):  # type: ignore[no-untyped-def]
     """Place of a subset's fit in the table, where it is put if it is new.
 
@@ -247,7 +258,8 @@ def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, tab
         used[:] = 0
         slot = key & mask
     here = used[0]
-    ordered = np.sort(members[:k])  # a fit belongs to the subset, not to the way it came about
+    ordered = members.copy()  # a fit belongs to the subset, not to the way it came about
+    _sort(k, ordered)
     evidence[here] = laplace(k, ordered, A, sign, probit, alpha, slab, a, b, fit, L, work)
     keys[here], begin[here], slot_of[slot] = key, used[1], here
     at = used[1]
@@ -264,7 +276,7 @@ def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, tab
 @njit(cache=True, nogil=True, error_model="numpy")
 def _unpack(here, k, members, place, table, mode, L):  # type: ignore[no-untyped-def]
     """Give the fit of a subset, and put its members in the order of the fit."""
-    members[:k] = np.sort(members[:k])
+    _sort(k, members)
     for r in range(k):
         place[members[r]] = r
     at = table[3][here]
@@ -332,9 +344,10 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
     inclusion = np.full((draws, columns - 1), np.nan)
     visited = np.zeros((draws * thin, columns - 1), np.uint8)
     moves = np.zeros((5, columns, 2), np.int64)
-    words = np.empty(columns, np.uint64)
+    words = np.zeros(columns, np.uint64)
     for j in range(columns):
-        words[j] = rng.integers(0, 1 << 62) * 4 + rng.integers(0, 4)
+        for _ in range(4):  # 16 random bits at a time
+            words[j] = (words[j] << np.uint64(16)) | np.uint64(rng.random() * 65536.0)
     table = _new_table()
     work = (np.empty(columns), np.empty(columns), np.empty(columns), np.empty(columns))
     mode, L = np.empty(columns), np.zeros((columns, columns))

@@ -85,7 +85,7 @@ def sample_collapsed(
         Sweeps thrown away, draws kept, sweeps for each draw.
     jumps
         Inputs that may change sides in a sweep; None: as many as there are inputs. With each 16
-        goes one exchange.
+        goes one exchange, up to 8 of them.
     threads
         Chains at a time; the draws do not depend on it.
     """
