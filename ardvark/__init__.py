@@ -108,7 +108,6 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "steps": None,
     "subset_diagnostics": "diagnostics.subset_checks",
     "subset_sizes": "diagnostics.subsets",
-    "subsets": "diagnostics.relevance",
     "subsets": "diagnostics.subsets",
 }
 

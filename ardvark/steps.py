@@ -6,15 +6,12 @@
 | `ExactProbitStep` | a Normal block under a probit likelihood: independent draws | yes |
 | `GammaGibbs` | precisions with a Gamma conditional | yes |
 | `ScaleStep` | precisions and weights along their common scale | yes |
+| `SubsetJump` | a vector of indicators, with or without the weights that they switch | yes |
 """
 
 from ardvark.inference.step_block import EPStep, ExactProbitStep, LaplaceStep
 from ardvark.inference.step_gamma import GammaGibbs
 from ardvark.inference.step_scale import ScaleStep
+from ardvark.inference.step_subset import SubsetJump
 
-__all__ = ["EPStep", "ExactProbitStep", "GammaGibbs", "LaplaceStep", "ScaleStep"]
-"""PyMC step methods for `pm.sample(step=[...])`; each can be combined with NUTS on the rest."""
-
-from ardvark.inference.subset_step import SubsetJump
-
-__all__ = ["SubsetJump"]
+__all__ = ["EPStep", "ExactProbitStep", "GammaGibbs", "LaplaceStep", "ScaleStep", "SubsetJump"]

@@ -73,6 +73,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "step_block",
         "step_gamma",
         "step_scale",
+        "step_subset",
     )
 }
 COMMANDS = ("ardvark.cli", "ardvark.tasks")
