@@ -126,13 +126,13 @@ def _problems(table: pd.DataFrame, disagreement: pd.DataFrame, chains: int) -> t
 
 
 def _jumps(tree: xr.DataTree) -> tuple[tuple[pd.DataFrame, pd.Series], Any]:
-    if "jumps" not in tree.children:
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+    if "accepted" not in stats:
         return (pd.DataFrame(), pd.Series(dtype=float)), None
-    group = tree["jumps"].to_dataset()
-    tried, made = group["tried"].sum("chain"), group["made"].sum("chain")
+    tried, made = stats["tried"].sum("chain"), stats["accepted"].sum("chain")
     share = (made / tried.where(tried > 0)).transpose("move", "size")
     overall = (made.sum("size") / tried.sum("size")).to_series()
-    return (share.to_dataframe("share")["share"].unstack("size"), overall), group["made"]
+    return (share.to_dataframe("share")["share"].unstack("size"), overall), stats["accepted"]
 
 
 def plot_inclusion(tree: xr.DataTree) -> Any:

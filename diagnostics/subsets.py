@@ -82,7 +82,7 @@ def inclusion(tree: xr.DataTree) -> pd.DataFrame:
     names, drawn = indicators(tree)
     counted, error, ess = _mean_and_error(drawn.astype(float), tree)
     group = tree["subsets"].dataset if "subsets" in tree.children else None
-    if group is not None and group.attrs.get("enumerated"):
+    if group is not None and sampling_kind(tree) == "iid":  # all subsets are there
         exact = group["probability"].to_numpy() @ group["included"].to_numpy().astype(float)
         counted, error = exact, np.zeros(len(names))
     rao = rao_error = np.full(len(names), np.nan)

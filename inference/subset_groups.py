@@ -3,8 +3,8 @@
 | group | what is in it |
 |---|---|
 | `subsets` | (subset): `included` (feature), `probability`, `mcse`; `attrs["visited"]` |
-| `jumps` | (chain, move, size): `tried` and `made`, by the size before the jump |
-| `sample_stats` | `size`; `inclusion_probability`: P(included given the other inputs) |
+| `sample_stats` | by draw: `n_inputs`; `inclusion_probability`, P(included given the others) |
+| | by chain, move and size before the move: `tried`, `accepted` |
 
 All sweeps count for `subsets`, not only those whose weights are kept. Its errors are those of batch
 means: BATCHES stretches of each chain, taken as independent.
@@ -21,7 +21,7 @@ import xarray as xr
 from ardvark.inference.convergence import RHAT_MAX, rhat_problems
 from ardvark.inference.sites import Array
 
-__all__ = ["jumps_group", "subset_problems", "subsets_group", "tally"]
+__all__ = ["jump_counts", "subset_problems", "subsets_group", "tally"]
 
 BATCHES = 25
 MOST_KEPT = 20000  # subsets in the tree: the most probable
@@ -68,15 +68,13 @@ def subsets_group(visited: Array, names: Sequence[str]) -> xr.Dataset:
     )
 
 
-def jumps_group(moves: Array, names: Sequence[str]) -> xr.Dataset:
-    """The `jumps` group, from counts (chain, move, size, tried and made)."""
+def jump_counts(moves: Array, names: Sequence[str]) -> xr.Dataset:
+    """Jumps `tried` and `accepted`, from counts (chain, move, size, 2)."""
     used = np.flatnonzero(moves.sum(axis=(0, 1, 3)))
     moves = moves[:, :, : (used[-1] + 1 if used.size else 1)]
+    dims = ("chain", "move", "size")
     return xr.Dataset(
-        {
-            "tried": (("chain", "move", "size"), moves[..., 0]),
-            "made": (("chain", "move", "size"), moves[..., 1]),
-        },
+        {"tried": (dims, moves[..., 0]), "accepted": (dims, moves[..., 1])},
         coords={"move": np.array(names), "size": np.arange(moves.shape[2])},
     )
 

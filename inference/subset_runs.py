@@ -28,7 +28,7 @@ from ardvark.inference.predict import class_table, row_table
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run
 from ardvark.inference.subset_exact import MOST_INPUTS, draw_given_subsets, enumerate_subsets
-from ardvark.inference.subset_groups import jumps_group, subset_problems, subsets_group
+from ardvark.inference.subset_groups import jump_counts, subset_problems, subsets_group
 from ardvark.inference.subset_kernels import FIXED, ONE_EACH, SHARED
 from ardvark.inference.subset_laplace import WALKS, sample_laplace
 from ardvark.inference.subset_linear import MOVES, Chain, Subsets, sample_collapsed
@@ -62,14 +62,10 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
         drawn.included, {"bias": drawn.weights[..., 0], "sigma": drawn.sigma}, card.feature_names
     )
     groups = _groups(model, card, drawn, "mcmc")
-    groups["sample_stats"]["inclusion_probability"] = (
-        ("chain", "draw", "feature"),
-        drawn.inclusion,
-    )
-    groups |= {
-        "subsets": subsets_group(drawn.visited, card.feature_names),
-        "jumps": jumps_group(drawn.moves, names),
-    }
+    stats = groups["sample_stats"].merge(jump_counts(drawn.moves, names))
+    stats["inclusion_probability"] = (("chain", "draw", "feature"), drawn.inclusion)
+    groups["sample_stats"] = stats.assign_coords(feature=np.array(card.feature_names))
+    groups["subsets"] = subsets_group(drawn.visited, card.feature_names)
     return groups, {
         **_facts(fixed),
         "converged": not problems,
@@ -120,7 +116,7 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
             "log_evidence": ("subset", np.logaddexp.reduce(found.log_evidence, axis=1)[order]),
         },
         coords={"feature": np.array(card.feature_names)},
-        attrs={"visited": len(order), "enumerated": 1},
+        attrs={"visited": len(order)},
     )
     groups["fit"] = xr.Dataset({"log_evidence": found.total})
     return groups, _facts(fixed) | {"converged": True, "problems": ""}
@@ -243,7 +239,7 @@ def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, 
     return {
         "posterior": posterior,
         "log_likelihood": draws_dataset(model, {"t": log_likelihood}),
-        "sample_stats": draws_dataset(model, {"size": included.sum(axis=-1)}),
+        "sample_stats": draws_dataset(model, {"n_inputs": included.sum(axis=-1)}),
     }
 
 

@@ -8,7 +8,7 @@ import xarray as xr
 import ardvark as av
 from ardvark.diagnostics.subset_checks import subset_diagnostics
 from ardvark.errors import ConvergenceWarning, InputError
-from ardvark.inference.subset_groups import jumps_group, subsets_group, tally
+from ardvark.inference.subset_groups import jump_counts, subsets_group, tally
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -120,7 +120,7 @@ def test_acceptance_by_move_and_size():
     moves[:, 0, 1] = [10, 4]
     moves[0, 1, 2] = [5, 5]
     tree = tree_of(draw(10, chains=2))
-    tree["jumps"] = xr.DataTree(jumps_group(moves, ["add", "delete"]))
+    tree["sample_stats"] = xr.DataTree(jump_counts(moves, ["add", "delete"]))
     found = subset_diagnostics(tree)
     assert list(found.jumps.columns) == [0, 1, 2]
     assert found.jumps.at["add", 1] == pytest.approx(0.4)
