@@ -40,10 +40,12 @@ from ardvark.models.checks import (
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.likelihoods import LINKS
 from ardvark.models.subset_prior import subset_variable
+from ardvark.models.tables import warn
 
 __all__ = ["SLABS", "Slab", "SubsetCard", "subset_classification", "subset_regression"]
 
 SLABS = ("ard", "shared")
+NARROW = 30.0  # sd of t in units of what a weight of one slab explains
 WIDE = 5.0  # sd of the bias: of a probit, or in units of the sd of t
 
 
@@ -136,6 +138,8 @@ def subset_regression(
     target = as_target(t, len(inputs))
     fixed = None if noise is None else positive(noise, "noise")
     spread = float(target.std() or 1.0)
+    if not isinstance(slab, str):
+        _warn_about_slab(positive(slab, "slab"), spread, inputs)
     card = SubsetCard(
         "subset_regression", "regression", inputs.feature_names, None, inputs.scaling, _as_data,
         family="subset", slab=_the_slab(slab, a, b), bias=(float(target.mean()), WIDE * spread),
@@ -181,6 +185,16 @@ def _the_slab(slab: Any, a: float, b: float) -> Slab:
     if isinstance(slab, str):
         return Slab(one_of(slab, SLABS, "slab"), a=shape, b=rate)
     return Slab("fixed", precision=positive(slab, "slab") ** -2)
+
+
+def _warn_about_slab(slab: float, spread: float, inputs: Inputs) -> None:
+    """Warn of a slab too narrow for the units of t: every input would seem of no use."""
+    column = float(np.median(np.asarray(inputs).std(axis=0)))
+    if column > 0 and spread > NARROW * slab * column:
+        warn(
+            f"slab={slab:.3g} is narrow: one prior sd of a weight moves t by {slab * column:.3g}, "
+            f'whose sd is {spread:.3g}. Standardise X and t, or give slab="shared" or a wider one.'
+        )
 
 
 def _as_data(X: Array) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr
 from subset_cases import data, regression, two_classes
 
 import ardvark as av
-from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.errors import ConvergenceWarning, InputError, InputWarning, UnsupportedPair
 from ardvark.models.subset import subset_classification, subset_regression
 
 JUMP = av.ReversibleJump(sweeps=3000)
@@ -181,6 +181,13 @@ def test_what_is_not_there_is_refused():
         regression(slab=-1.0)
     with pytest.raises(InputError, match="expected_inputs"):
         regression(expected_inputs=0)
+
+
+def test_a_slab_in_other_units_is_pointed_out():
+    X, score = data(30, 3, 4)
+    with pytest.warns(InputWarning, match="slab=1 is narrow"):
+        subset_regression(X, 1000.0 * score)
+    subset_regression(X, 1000.0 * score, slab=1000.0)  # no warning: it would be an error here
 
 
 def test_chains_that_have_not_met_are_reported():
