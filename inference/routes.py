@@ -41,6 +41,7 @@ PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" i
 }
 
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
+    "softmax": "softmax_runs:predict_softmax",
     "subset": "subset_runs:predict_subset",
 }
 
