@@ -1,6 +1,6 @@
 """The methods by name: one line per method, and nothing heavy imported to read it.
 
-Four kinds:
+Five kinds:
 
 * "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
   the hyperparameters are settled around it (`hyper.py`).
@@ -23,8 +23,7 @@ class MethodEntry:
 
     home: str  # module of ardvark.inference
     settings: str  # name of its settings class
-    kind: str  # "gaussian" | "exact" | "sampler" | "slice"
-    kind: str  # "gaussian" | "exact" | "sampler" | "jump"
+    kind: str  # "gaussian" | "exact" | "sampler" | "slice" | "jump"
     sample: str = ""  # samplers: name of the function that draws
 
     def load(self, name: str) -> Any:

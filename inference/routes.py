@@ -31,17 +31,13 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
     ("gaussian", "process"): "process_route:fit_process",
     ("sampler", "process"): "process_route:sample_process",
     ("slice", "process"): "process_route:slice_process",
-}
-
-PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
-    "softmax": "softmax_runs:predict_softmax",
-    "process": "process_route:predict_process",
     ("jump", "subset"): "subset_runs:fit_subset",
     ("exact", "subset"): "subset_runs:fit_subset_exact",
 }
 
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
     "softmax": "softmax_runs:predict_softmax",
+    "process": "process_route:predict_process",
     "subset": "subset_runs:predict_subset",
 }
 

@@ -13,18 +13,18 @@ if _t.TYPE_CHECKING:
     from ardvark.models.ard import ard_regression as ard_regression
     from ardvark.models.rvm import rvm_classification as rvm_classification
     from ardvark.models.rvm import rvm_regression as rvm_regression
-    from ardvark.models.svm import trigonometric_svm as trigonometric_svm
     from ardvark.models.subset import subset_classification as subset_classification
     from ardvark.models.subset import subset_regression as subset_regression
+    from ardvark.models.svm import trigonometric_svm as trigonometric_svm
 
 __all__ = [
     "ard_classification",
     "ard_regression",
     "rvm_classification",
     "rvm_regression",
-    "trigonometric_svm",
     "subset_classification",
     "subset_regression",
+    "trigonometric_svm",
 ]
 
 if not _t.TYPE_CHECKING:

@@ -125,7 +125,6 @@ def _svm_variants() -> dict[str, dict[str, Any]]:
     }
 
 
-ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact", "elliptical_slice")
 def _subset_variants() -> dict[str, dict[str, Any]]:
     return {
         "default": {},
@@ -142,7 +141,7 @@ def _subset_regression_variants() -> dict[str, dict[str, Any]]:
     return _subset_variants() | {"fixed noise": {"noise": 0.3}}
 
 
-ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact")
+ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact", "elliptical_slice")
 
 
 def _no_jump(instead: str) -> dict[str, str]:
@@ -161,6 +160,7 @@ SUBSET_REASONS = {
     "ep": _ONE_GAUSSIAN,
     "vb": _ONE_GAUSSIAN,
     "smc": "its particles cannot move between subsets. Use ReversibleJump().",
+    "elliptical_slice": "an ellipse stays within one subset. Use ReversibleJump().",
 }
 
 MODELS: dict[str, ModelEntry] = {
@@ -211,6 +211,7 @@ MODELS: dict[str, ModelEntry] = {
             "subset_classification, or rank them by av.relevance.",
         },
         _svm_variants,
+    ),
     "subset_classification": ModelEntry(
         "subset",
         "binary",

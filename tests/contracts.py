@@ -371,6 +371,8 @@ def svm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, kernel: Any = 
         p = 0.0 if z <= -1 else 1.0 if z >= 1 else np.cos(np.pi / 4 * (1 - z)) ** 2
         total += np.log(p) if p > 0 else -np.inf
     return float(total)
+
+
 def subset_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
     """log p(I) + log p(alpha) + log p(bias) + log p(w | alpha) + log p(t | I, w)."""
     d, rate, slab = X.shape[1], settings.get("expected_inputs", 1.0), settings.get("slab", 1.0)
