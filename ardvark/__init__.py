@@ -27,6 +27,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.ep import EP as EP
     from ardvark.inference.exact import Exact as Exact
     from ardvark.inference.fit import fit as fit
+    from ardvark.inference.gamma_search import search_gamma as search_gamma
     from ardvark.inference.graph import read_model as read_model
     from ardvark.inference.hyper import Evidence as Evidence
     from ardvark.inference.hyper import Fixed as Fixed
@@ -37,6 +38,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
     from ardvark.inference.smc import SMC as SMC
+    from ardvark.inference.vb import VB as VB
     from ardvark.models.covariances import ARDGaussian as ARDGaussian
     from ardvark.models.covariances import ARDLinear as ARDLinear
     from ardvark.models.datasets import datasets as datasets
@@ -76,6 +78,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
+    "VB": "inference.vb",
     "compare": "diagnostics.agreement",
     "datasets": "models.datasets",
     "fit": "inference.fit",
@@ -87,6 +90,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "read_model": "inference.graph",
     "relevance": "diagnostics.relevance",
     "report": "diagnostics.report",
+    "search_gamma": "inference.gamma_search",
     "sklearn": None,
     "standardise": "models.inputs",
     "steps": None,
@@ -98,6 +102,7 @@ __all__ = [
     "NUTS",
     "RBF",
     "SMC",
+    "VB",
     "ARDGaussian",
     "ARDLinear",
     "AccuracyWarning",
@@ -129,6 +134,7 @@ __all__ = [
     "read_model",
     "relevance",
     "report",
+    "search_gamma",
     "sklearn",
     "standardise",
     "steps",

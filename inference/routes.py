@@ -22,6 +22,10 @@ ANY = "any"
 FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> module:function
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
+    ("vb", "sites"): "vb_runs:fit_vb",
+    ("gaussian", "bilinear"): "bilinear_runs:fit_laplace",  # the registry refuses EP
+    ("vb", "bilinear"): "bilinear_runs:fit_vb",
+    ("sampler", "bilinear"): "bilinear_sampling:fit_sampler",
     ("sampler", ANY): "sampling:fit_sampler",
     ("slice", ANY): "slices:fit_slices",
     ("gaussian", "softmax"): "softmax_runs:fit_softmax",
@@ -36,6 +40,7 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
     "softmax": "softmax_runs:predict_softmax",
     "process": "process_route:predict_process",
+    "bilinear": "bilinear_predict:predict",
 }
 
 

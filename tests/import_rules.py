@@ -52,6 +52,13 @@ ARRAY_LAYER = {
         "evidence_search",
         "process_evidence",
         "elliptical_slice",
+        "rsfm",
+        "vb",
+        "vb_bilinear",
+        "vb_bilinear_search",
+        "vb_blocks",
+        "vb_linear",
+        "vb_rows",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
@@ -68,6 +75,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "step_block",
         "step_gamma",
         "step_scale",
+        "vb_reading",
     )
 }
 COMMANDS = ("ardvark.cli", "ardvark.tasks")
