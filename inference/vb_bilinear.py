@@ -20,8 +20,7 @@ ascent creeps along a ridge. `rescale` goes to its top, which is exact: with s =
 changes by -k ln s - b (A/s + B s) + const, k = a (#w - #lam), A = sum E alpha_w,
 B = sum E alpha_lam, for hyperpriors Gamma(a, b) on both sides.
 
-Pruning is outside the bound: the ELBO after it is that of the smaller model, and a step of it that
-lowers it is taken back. Nothing is done one
+Pruning is outside the bound: the ELBO after it is that of the smaller model. Nothing is done one
 row at a time; the basis (rows, features, samples) is held for what survives if it fits in memory
 and made chunk by chunk if it does not.
 """
@@ -334,23 +333,15 @@ class Ascent:
     def prune(self, pruning: Pruning) -> bool:
         """Drop what is small beside the largest of its side; tell whether anything went.
 
-        The bound that follows is that of a smaller model. If it is lower, these weights were
-        needed: then half as many are tried, the smallest first.
+        The bound that follows is that of a smaller model and may be lower: what is left has not
+        yet taken over what the small ones did.
         """
-        share_w, share_lam = _share(self.state.w, pruning), _share(self.state.lam, pruning)
-        limit, before = pruning.threshold, self.bound()
-        kept = self.state, self.projected, self.squares, self._held
-        while True:
-            small = np.sort(
-                np.concatenate([share_w[share_w < limit], share_lam[share_lam < limit]])
-            )
-            if not small.size:
-                return False
-            self._keep(share_w >= limit, share_lam >= limit)
-            if self.bound() >= before:
-                return True
-            self.state, self.projected, self.squares, self._held = kept
-            limit = float(small[small.size // 2])
+        keep_w = _share(self.state.w, pruning) >= pruning.threshold
+        keep_lam = _share(self.state.lam, pruning) >= pruning.threshold
+        if keep_w.all() and keep_lam.all():
+            return False
+        self._keep(keep_w, keep_lam)
+        return True
 
     def _keep(self, keep_w: Mask, keep_lam: Mask) -> None:
         state = self.state
