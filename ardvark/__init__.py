@@ -35,6 +35,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.ep import EP as EP
     from ardvark.inference.exact import Exact as Exact
     from ardvark.inference.fit import fit as fit
+    from ardvark.inference.gamma_search import search_gamma as search_gamma
     from ardvark.inference.graph import read_model as read_model
     from ardvark.inference.hyper import Evidence as Evidence
     from ardvark.inference.hyper import Fixed as Fixed
@@ -46,6 +47,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.predict import predict as predict
     from ardvark.inference.reversible_jump import ReversibleJump as ReversibleJump
     from ardvark.inference.smc import SMC as SMC
+    from ardvark.inference.vb import VB as VB
     from ardvark.models.covariances import ARDGaussian as ARDGaussian
     from ardvark.models.covariances import ARDLinear as ARDLinear
     from ardvark.models.datasets import datasets as datasets
@@ -87,6 +89,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
     "chosen_subsets": "diagnostics.subsets",
+    "VB": "inference.vb",
     "compare": "diagnostics.agreement",
     "credible_sets": "diagnostics.subsets",
     "datasets": "models.datasets",
@@ -103,6 +106,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "relevance": "diagnostics.relevance",
     "replacements": "diagnostics.subsets",
     "report": "diagnostics.report",
+    "search_gamma": "inference.gamma_search",
     "sklearn": None,
     "standardise": "models.inputs",
     "steps": None,
@@ -116,6 +120,7 @@ __all__ = [
     "NUTS",
     "RBF",
     "SMC",
+    "VB",
     "ARDGaussian",
     "ARDLinear",
     "AccuracyWarning",
@@ -154,6 +159,7 @@ __all__ = [
     "relevance",
     "replacements",
     "report",
+    "search_gamma",
     "sklearn",
     "standardise",
     "steps",

@@ -25,6 +25,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ardvark.diagnostics.invariants import in_invariants
 from ardvark.diagnostics.psis import khat, loo_figures
 from ardvark.diagnostics.reference import (
     REFERENCE,
@@ -90,6 +91,7 @@ def compare(trees: Mapping[str, xr.DataTree], reference: str | Sequence[str]) ->
 def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Compare two answers weight by weight.
 
+    A sample-feature machine is compared by the products of its weights (``invariants``).
     Hyperparameters are compared where both trees sampled them. What is constant in both (pruned,
     fixed) is left out; constant in ``tree`` alone has log sd ratio -inf, in ``reference`` alone
     +inf, with infinite errors in units of its zero sd. So have draws that are not finite.
@@ -100,6 +102,7 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     ``reference_mean``, ``reference_sd``, ``mean_error``, ``mean_error_mcse``, ``log_sd_ratio``,
     ``q05_error``, ``q95_error``, ``wasserstein``, ``wasserstein_null``.
     """
+    tree, reference = in_invariants(tree), in_invariants(reference)
     names, roles, ours, theirs = _paired_draws(tree, reference)
     mean, sd = moments(ours)
     reference_mean, reference_sd = moments(theirs)

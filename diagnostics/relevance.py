@@ -15,6 +15,10 @@ as a share of the largest: it does not depend on the unit of the column either.
 A Gaussian process with one kappa_a per feature has the relevance variables of Chu06 (16): the share
 of feature l in sum_l kappa_a,l var(x_l). Over several optima of the evidence they are averaged by
 their weights (19), and the sd is their spread over the optima; from a sampler both are over draws.
+
+A sample-feature machine has weights of both, `w` of samples and `lam` of features, each with its
+constant. Without a sample the features only make a constant, and none of them is relevant; nor is
+a sample without a feature.
 """
 
 import json
@@ -45,21 +49,24 @@ SAMPLE_DIMS = ("chain", "draw")
 WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
 INPUT_SCALE = "input_scale"  # what kernels with a scale per input call it
 ARD = "kappa_a"  # what the covariance of a process calls its own
-KINDS = ("features", "weights")
+SIDES = {"features": ("lam", "feature_term"), "samples": ("w", "sample_term")}
+CONSTANT = "constant"
+KINDS = ("features", "samples", "weights")
 USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
 
 def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
-    """Rank the features of a fit, or its weights.
+    """Rank the features of a fit, or its samples, or its weights.
 
     Parameters
     ----------
     tree
         A result of ``fit``. Scalar weights (the bias, one for each class if there are several)
         are no features and are left out, unless there are no others.
-    of : "features" or "weights", optional
+    of : "features", "samples" or "weights", optional
         Which of them, where they differ: in a model with a scale per input the features are the
-        inputs, while the weights belong to basis functions. By default the features.
+        inputs, while the weights belong to basis functions; a sample-feature machine ranks both.
+        By default the features.
 
     Returns
     -------
@@ -80,6 +87,14 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
     if of != "weights" and _has_ard(tree):
         return _ranked(_process(tree))
+    if of != "weights" and SIDES["features"][1] in tree["posterior"].dims:
+        return _ranked(_one_side(tree, of or "features"))
+    if of == "samples":
+        raise InputError(
+            'of="samples" is for sample-feature machines; this tree is of'
+            f" {tree.attrs.get('model', 'another model')!r}. A relevance vector machine has one"
+            ' weight per sample: of="weights".'
+        )
     scale = None if of == "weights" else _input_scale(tree)
     if scale is not None:
         return _ranked(_inputs(tree, scale))
@@ -155,6 +170,18 @@ def moments(draws: Array) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore"):  # infinite draws, which have no sd
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
     return mean, np.where(constant_columns(draws), 0.0, sd)
+
+
+# ------------------------------------------------------------------- samples and features
+
+
+def _one_side(tree: xr.DataTree, of: str) -> pd.DataFrame:
+    """Samples or features without their constant; nothing is relevant without the other side."""
+    (name, _), (other, _) = SIDES[of], SIDES["samples" if of == "features" else "features"]
+    table = _one_variable(tree, name, prefix=False).drop(index=CONSTANT)
+    if not _one_variable(tree, other, prefix=False).drop(index=CONSTANT)["inclusion"].any():
+        table[["inclusion", "relevance"]] = 0.0
+    return table.rename_axis(index=of.removesuffix("s"))
 
 
 # ------------------------------------------------------------------------- inputs of a kernel

@@ -5,6 +5,7 @@ Five kinds:
 * "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
   the hyperparameters are settled around it (`hyper.py`).
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
+* "vb": a factorised approximation of weights and hyperparameters together, by its own route.
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.
 * "slice": a Markov chain on the Gaussian block given its sites, at fixed hyperparameters.
 * "jump": samples subsets of the inputs, in a way of its own for each family (`routes.py`).
@@ -23,7 +24,7 @@ class MethodEntry:
 
     home: str  # module of ardvark.inference
     settings: str  # name of its settings class
-    kind: str  # "gaussian" | "exact" | "sampler" | "slice" | "jump"
+    kind: str  # "gaussian" | "exact" | "vb" | "sampler" | "slice" | "jump"
     sample: str = ""  # samplers: name of the function that draws
 
     def load(self, name: str) -> Any:
@@ -34,6 +35,7 @@ class MethodEntry:
 METHODS: dict[str, MethodEntry] = {
     "laplace": MethodEntry("laplace", "Laplace", "gaussian"),
     "ep": MethodEntry("ep", "EP", "gaussian"),
+    "vb": MethodEntry("vb", "VB", "vb"),
     "exact": MethodEntry("exact", "Exact", "exact"),
     "nuts": MethodEntry("nuts", "NUTS", "sampler", "sample_nuts"),
     "smc": MethodEntry("smc", "SMC", "sampler", "sample_smc"),

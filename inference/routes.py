@@ -22,11 +22,16 @@ ANY = "any"
 FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> module:function
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
+    ("vb", "sites"): "vb_runs:fit_vb",
+    ("gaussian", "bilinear"): "bilinear_runs:fit_laplace",  # the registry refuses EP
+    ("vb", "bilinear"): "bilinear_runs:fit_vb",
+    ("sampler", "bilinear"): "bilinear_sampling:fit_sampler",
     ("sampler", ANY): "sampling:fit_sampler",
     ("slice", ANY): "slices:fit_slices",
     ("gaussian", "softmax"): "softmax_runs:fit_softmax",
     ("exact", "softmax"): "softmax_runs:refuse_softmax",
     ("slice", "softmax"): "softmax_runs:refuse_softmax",
+    ("vb", "softmax"): "softmax_runs:refuse_softmax",
     ("sampler", "softmax"): "softmax_runs:sample_softmax",
     ("gaussian", "process"): "process_route:fit_process",
     ("sampler", "process"): "process_route:sample_process",
@@ -39,6 +44,7 @@ PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" i
     "softmax": "softmax_runs:predict_softmax",
     "process": "process_route:predict_process",
     "subset": "subset_runs:predict_subset",
+    "bilinear": "bilinear_predict:predict",
 }
 
 

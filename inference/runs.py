@@ -37,6 +37,7 @@ __all__ = [
     "fit_exact",
     "fit_gaussian",
     "gaussian_answer",
+    "named_dataset",
     "posterior_dataset",
     "row_dataset",
 ]
@@ -185,9 +186,13 @@ def posterior_dataset(latent: LatentGaussian, w: Array, theta: Mapping[str, Arra
         name: np.broadcast_to(value, (*w.shape[:2], *np.shape(value)))
         for name, value in theta.items()
     }
-    named, model = {**constant, **latent.split(w)}, latent.model
+    return named_dataset(latent.model, {**constant, **latent.split(w)}, latent.predictor)
+
+
+def named_dataset(model: Any, named: Mapping[str, Array], predictor: str) -> xr.Dataset:
+    """Draws of every free variable, and of what else a tree stores."""
     posterior = draws_dataset(model, {rv.name: named[rv.name] for rv in model.free_RVs})
-    derived = [n for n in stored_names(model, latent.predictor) if n not in posterior]
+    derived = [n for n in stored_names(model, predictor) if n not in posterior]
     if not derived:
         return posterior
     import pymc as pm

@@ -31,6 +31,7 @@ from ardvark.inference.sites import Array
 __all__ = [
     "TREATMENTS",
     "assemble",
+    "covariance_variables",
     "data_groups",
     "describe",
     "draws_dataset",
@@ -49,6 +50,10 @@ TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must
         "evidence, and their uncertainty is not in it"
     ),
     "fixed": "posterior at fixed hyperparameters: their uncertainty is not in it",
+    "mean field": (
+        "mean-field posterior: weights, precisions and noise are taken as independent of each "
+        "other, so sds are too small"
+    ),
 }
 _LARGEST_COVARIANCE = 2000  # kept weights; above it a low-rank factor is stored, never d x d
 _PACKAGES = ("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
@@ -113,7 +118,7 @@ def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
         "site_precision": ("row", settled.fit.site_precision),
         "site_shift": ("row", settled.fit.site_shift),
         "iterations": settled.fit.iterations,
-        **_covariance(posterior, kept),
+        **covariance_variables(posterior, kept),
         **{name: ("row", values) for name, values in settled.fit.by_row.items()},
         **{n: float(v) for n, v in settled.fit.info.items() if n not in settled.fit.by_row},
     }
@@ -163,7 +168,7 @@ def path_group(latent: LatentGaussian, settled: Settled) -> dict[str, xr.Dataset
     return {"selection_path": path.assign_attrs(chosen=chosen)}
 
 
-def _covariance(posterior: Posterior, kept: Array) -> dict[str, Any]:
+def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
     """Dense up to 2000 kept weights, else diag(covariance_diagonal) - factor factor'."""
     if kept.sum() > _LARGEST_COVARIANCE and posterior.prior.variance is not None:
         wide = condition(

@@ -13,6 +13,12 @@ if _t.TYPE_CHECKING:
     from ardvark.models.ard import ard_regression as ard_regression
     from ardvark.models.rvm import rvm_classification as rvm_classification
     from ardvark.models.rvm import rvm_regression as rvm_regression
+    from ardvark.models.sample_feature import (
+        sample_feature_classification as sample_feature_classification,
+    )
+    from ardvark.models.sample_feature import (
+        sample_feature_regression as sample_feature_regression,
+    )
     from ardvark.models.subset import subset_classification as subset_classification
     from ardvark.models.subset import subset_regression as subset_regression
     from ardvark.models.svm import trigonometric_svm as trigonometric_svm
@@ -22,6 +28,8 @@ __all__ = [
     "ard_regression",
     "rvm_classification",
     "rvm_regression",
+    "sample_feature_classification",
+    "sample_feature_regression",
     "subset_classification",
     "subset_regression",
     "trigonometric_svm",

@@ -141,6 +141,26 @@ def _subset_regression_variants() -> dict[str, dict[str, Any]]:
     return _subset_variants() | {"fixed noise": {"noise": 0.3}}
 
 
+def _sample_feature_variants() -> dict[str, dict[str, Any]]:
+    # The paper's a = b = 1e-6 has no prior predictive: its draws under- and overflow.
+    proper = {"a": 2.5, "b": 0.7}
+    return {
+        "default": proper,
+        "width given": proper | {"gamma": 0.3},
+        "own kernel": proper | {"kernel": lambda x, c, gamma: 1.0 / (1.0 + gamma * (x - c) ** 2)},
+    }
+
+
+SAMPLE_FEATURE_METHODS = ("laplace", "vb", "nuts", "smc")
+_NOT_FOR_PRODUCTS = {
+    "ep": "eta is a product of two blocks of weights, so there is no Gaussian block whose sites "
+    "could be matched. Use VB(), or Laplace() for the type-II machine.",
+    "exact": "the posterior of a product of weights has no closed form. Use NUTS() as a reference.",
+    "elliptical_slice": "w and lam are no one Gaussian block. Use NUTS().",
+    "reversible_jump": "its weights shrink but never leave the model, so there is no dimension to "
+    "jump between. Use VB(), which prunes, or a subset model.",
+}
+
 ARD_METHODS = ("laplace", "ep", "vb", "nuts", "smc", "exact", "elliptical_slice")
 
 
@@ -231,6 +251,22 @@ MODELS: dict[str, ModelEntry] = {
         ("reversible_jump", "exact", "nuts"),
         SUBSET_REASONS,
         _subset_regression_variants,
+    ),
+    "sample_feature_classification": ModelEntry(
+        "sample_feature",
+        "binary",
+        "Mirzaei, Mohsenzadeh & Sheikhzadeh 2017",
+        SAMPLE_FEATURE_METHODS,
+        _NOT_FOR_PRODUCTS,
+        _sample_feature_variants,
+    ),
+    "sample_feature_regression": ModelEntry(
+        "sample_feature",
+        "regression",
+        "Mirzaei, Mohsenzadeh & Sheikhzadeh 2017",
+        SAMPLE_FEATURE_METHODS,
+        _NOT_FOR_PRODUCTS,
+        _sample_feature_variants,
     ),
 }
 

@@ -399,6 +399,30 @@ def subset_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings:
     return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
 
 
+def sample_feature_logp(
+    task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any
+) -> float:
+    """Every term and every product by a loop over samples and features."""
+    a, b, gamma = settings["a"], settings["b"], settings.get("gamma", 1.0)
+    kernel = settings.get("kernel", lambda x, c, g: np.exp(-g * (x - c) ** 2))
+    total = 0.0
+    for name in ("w", "lam"):
+        for weight, alpha in zip(point[name], point[f"alpha_{name}"], strict=True):
+            total += stats.norm.logpdf(weight, 0, alpha**-0.5)
+            total += stats.gamma.logpdf(alpha, a, scale=1 / b)
+    eta = np.zeros(len(X))
+    for n, x in enumerate(X):
+        for i, w in enumerate(point["w"]):
+            for j, lam in enumerate(point["lam"]):
+                phi = kernel(x[j - 1], X[i - 1, j - 1], gamma) if i and j else 1.0
+                eta[n] += w * lam * phi
+    if task == "regression":
+        beta = float(point["beta"])
+        total += stats.gamma.logpdf(beta, a, scale=1 / b)
+        return float(total + stats.norm.logpdf(t, eta, beta**-0.5).sum())
+    return float(total + log_expit((2 * np.asarray(t) - 1) * eta).sum())
+
+
 HAND_LOGP: dict[str, Callable[..., float]] = {
     "ard_classification": ard_logp,
     "ard_regression": ard_logp,
@@ -407,4 +431,6 @@ HAND_LOGP: dict[str, Callable[..., float]] = {
     "trigonometric_svm": svm_logp,
     "subset_classification": subset_logp,
     "subset_regression": subset_logp,
+    "sample_feature_classification": sample_feature_logp,
+    "sample_feature_regression": sample_feature_logp,
 }

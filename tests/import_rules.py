@@ -57,6 +57,13 @@ ARRAY_LAYER = {
         "subset_linear",
         "subset_laplace",
         "subset_exact",
+        "rsfm",
+        "vb",
+        "vb_bilinear",
+        "vb_bilinear_search",
+        "vb_blocks",
+        "vb_linear",
+        "vb_rows",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
@@ -74,6 +81,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "step_gamma",
         "step_scale",
         "step_subset",
+        "vb_reading",
     )
 }
 COMMANDS = ("ardvark.cli", "ardvark.tasks")

@@ -232,7 +232,7 @@ def test_more_weights_than_a_dense_covariance_holds(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "advi"}, r"method 'advi' is unknown; known: laplace, ep, exact, nuts, smc"),
+        ({"method": "advi"}, r"method 'advi' is unknown; known: laplace, ep, vb, exact, nuts, smc"),
         ({"method": 3}, r"method must be a name or settings"),
         ({"draws": 0}, r"draws .* got 0"),
         ({"chains": -1}, r"chains .* got -1"),

@@ -116,7 +116,7 @@ def test_relevance_of_inputs_says_what_it_lacks(tree):
     with pytest.raises(InputError, match=r"constant_data.*of=\"weights\""):
         relevance(bare)
     assert list(relevance(bare, of="weights")["rank"]) == [2, 1, 3]
-    with pytest.raises(InputError, match=r"features, weights.*'inputs'"):
+    with pytest.raises(InputError, match=r"features, samples, weights.*'inputs'"):
         relevance(tree, of="inputs")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytensor
 import pytest
 
-from ardvark.studies import qi2004, tipping2001, usps
+from ardvark.studies import mirzaei2017, qi2004, tipping2001, usps
 
 COLLECTION = os.environ.get("ARDVARK_DATA", "")
 SIMULATED = ("sinc", "sinc_uniform", "friedman1", "friedman2", "friedman3")
@@ -122,3 +122,59 @@ def test_ten_digits_on_some_rows(capsys):
     assert 0 < found["distinct_vectors"] <= found["vectors"] < 300
     assert found["error"] < 30  # chance is 90
     assert found["peak_megabytes"] > 0 and found["cpu_fit"] > 0
+
+
+# --- Mirzaei et al. 2017 -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_widths(monkeypatch):
+    monkeypatch.setattr(mirzaei2017, "GAMMAS", (0.25, 1.0))
+    monkeypatch.setattr(mirzaei2017, "WIDE", (2.0, 8.0))
+
+
+@pytest.mark.parametrize("machine", mirzaei2017.MACHINES)
+def test_machines_on_2d_sin(machine, few_widths):
+    line = mirzaei2017.replicate("sin2d", machine, n=30, realisations=2)
+    assert line["n"] == 30 and line["realisations"] == 2
+    assert 1.0 < line["error"] < 4.0  # the noise alone is 1
+    assert 0.0 <= line["scc"] < 0.6 and line["error_se"] > 0
+    assert 0 <= line["relevant_found"] <= 2 and line["features"] <= 10
+    assert line["paper_error"] is None  # drawn, not printed
+
+
+@pytest.mark.parametrize("machine", ["vrsfm", "rsfm", "rvm"])
+def test_machines_on_ripley_with_noise_inputs(machine, few_widths):
+    line = mirzaei2017.replicate("ripley", machine, n=40, realisations=1)
+    assert line["error"] <= (500 if machine == "rvm" else 350)  # of 1000; a coin has 500
+    assert line["samples"] < 40
+
+
+@pytest.mark.parametrize("name", mirzaei2017.SIZES)
+def test_cuts_of_real_data_are_those_of_table_2(name):
+    needs_file(name)
+    part = mirzaei2017.part_of(name, None, 0)
+    found = len(part.t), len(part.t_valid), len(part.t_test)
+    assert found == mirzaei2017.SIZES[name]
+    assert abs(part.t.mean()) < 1e-12 and part.t.std() == pytest.approx(1)
+
+
+def test_a_real_line_stands_beside_table_3(few_widths):
+    needs_file("bodyfat")
+    line = mirzaei2017.replicate("bodyfat", "rsfm", realisations=1)
+    assert line["paper_error"] == 0.00002
+    assert line["error"] < 10 * line["paper_error"]
+
+
+@pytest.mark.parametrize("name", mirzaei2017.CLASSES)
+def test_cuts_of_two_classes_are_the_papers(name):
+    needs_file(mirzaei2017.CLASSES[name][0])
+    part = mirzaei2017.part_of(name, None, 0)
+    sizes = {"pima": (200, 332), "crabs": (80, 120), "wdbc": (300, 269)}
+    assert (len(part.t), len(part.t_test)) == sizes[name]
+    assert set(np.unique(part.t)) == {-1.0, 1.0}
+
+
+def test_an_unknown_machine_is_named():
+    with pytest.raises(ValueError, match="vrsfm"):
+        mirzaei2017.replicate("sin2d", "lasso")

@@ -73,6 +73,25 @@ def softmax() -> Any:
     return av.models.rvm_classification(X, t, kernel=av.RBF(width=1.0), alpha=1.0)
 
 
+def free_probit() -> Any:
+    """Precisions inferred."""
+    X, score, rng = _inputs(60, 5, 5)
+    return av.models.ard_classification(X, (score + rng.normal(size=60) > 0).astype(int))
+
+
+def free_logit() -> Any:
+    """Precisions inferred."""
+    X, score, rng = _inputs(60, 5, 6)
+    t = (score + rng.logistic(size=60) > 0).astype(int)
+    return av.models.ard_classification(X, t, link="logit")
+
+
+def free_regression() -> Any:
+    """Precisions and noise inferred."""
+    X, score, rng = _inputs(40, 5, 7)
+    return av.models.ard_regression(X, score + 0.8 * rng.normal(size=40))
+
+
 CASES = {
     "probit": ReferenceCase(probit, ("bias", "w")),
     "logit": ReferenceCase(logit, ("bias", "w")),
@@ -80,3 +99,11 @@ CASES = {
     "student": ReferenceCase(student, ("slopes",), "mu"),
 }
 SEVERAL_CLASSES = {"softmax": ReferenceCase(softmax, ("bias", "w"))}
+
+FREE_CASES = {  # hyperparameters inferred too: for methods that take them into the posterior
+    "free_probit": ReferenceCase(free_probit, ("bias", "w", "alpha_bias", "alpha")),
+    "free_logit": ReferenceCase(free_logit, ("bias", "w", "alpha_bias", "alpha")),
+    "free_regression": ReferenceCase(
+        free_regression, ("bias", "w", "alpha_bias", "alpha", "sigma")
+    ),
+}

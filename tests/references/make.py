@@ -11,13 +11,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import arviz_stats
-from cases import CASES, FOLDER, SEVERAL_CLASSES
+from cases import CASES, FOLDER, FREE_CASES, SEVERAL_CLASSES
 
 import ardvark as av
 
 
 def make(name: str) -> None:
-    case = (CASES | SEVERAL_CLASSES)[name]
+    case = (CASES | SEVERAL_CLASSES | FREE_CASES)[name]
     model = case.build()
     tree = av.fit(
         model,
@@ -42,5 +42,5 @@ def make(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or (CASES | SEVERAL_CLASSES):
+    for name in sys.argv[1:] or (CASES | SEVERAL_CLASSES | FREE_CASES):
         make(name)

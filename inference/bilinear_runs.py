@@ -1,0 +1,315 @@
+"""The sample-feature machines by VB and by Laplace (the RSFM), from the graph to the tree.
+
+Weights are no invariants: eta does not change under (w, lam) -> (c w, lam / c), c of either sign.
+In every tree the sign is fixed so that the lam of the largest mean size is positive; the scale is
+the one of q. What can be compared are the products w_i lam_j.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ardvark.errors import UnsupportedPair
+from ardvark.inference.hyper import Evidence, Fixed, fixed_values
+from ardvark.inference.progress import progress
+from ardvark.inference.rsfm import rsfm
+from ardvark.inference.runs import Answer, Run
+from ardvark.inference.sites import Array, LogitSites
+from ardvark.inference.tree import TREATMENTS, draws_dataset
+from ardvark.inference.vb_bilinear import KernelBasis, State
+from ardvark.inference.vb_bilinear_search import ascend
+from ardvark.inference.vb_blocks import Gamma, Index, Known
+from ardvark.inference.vb_rows import GammaNoise, GaussianRows, GivenNoise, LogisticRows, Rows
+from ardvark.inference.vb_runs import checked_hyper, why_not_converged
+from ardvark.models.card import card_of
+
+__all__ = ["basis_of", "eta_of", "fit_laplace", "fit_vb", "target_of"]
+
+_SIDES = ("w", "lam")
+_LOG_2PI = float(np.log(2.0 * np.pi))
+_CHUNK = 2**22  # numbers of eta or of the basis at a time
+
+
+def basis_of(model: Any, X: Array | None = None) -> KernelBasis:
+    """Phi as the graph has it, at its own rows or at new ones."""
+    card: Any = card_of(model)
+    value = {name: model[name].get_value() for name in ("X", "centres", "gamma")}
+    return KernelBasis(
+        card.kernel, value["X"] if X is None else X, value["centres"], float(value["gamma"])
+    )
+
+
+def target_of(model: Any) -> tuple[Array, bool]:
+    """Targets, or signs ±1 of two classes; and which of the two."""
+    observed = model["t_observed"].get_value()
+    card: Any = card_of(model)
+    if card.task == "binary":
+        return 2.0 * np.asarray(observed, float) - 1.0, True
+    return np.asarray(observed, float), False
+
+
+# --- VB -------------------------------------------------------------------------------------------
+
+
+def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Ascend from several starts, and draw from the best q."""
+    card: Any = card_of(model)
+    hyper = checked_hyper(settings.hyper, name)
+    given = _given(model, hyper)
+    basis, prior = basis_of(model), Gamma(np.array(card.a), np.array(card.b))
+    with progress(name, run.progressbar) as tick:
+        fit = ascend(
+            basis,
+            _first_rows(model, prior, given.get("beta")),
+            prior,
+            pruning=settings.pruning(sparse=hyper is None),
+            starts=settings.starts or 3,
+            tolerance=settings.tolerance,
+            max_sweeps=settings.max_sweeps,
+            memory=settings.memory,
+            random_seed=run.seed,
+            alpha_w=given.get("alpha_w"),
+            alpha_lam=given.get("alpha_lam"),
+            tick=tick,
+        )
+        state = _positive(fit.state)
+        groups = _approximation_groups(model, state, prior, run)
+    groups["fit"] = groups["fit"].assign(
+        elbo=("iteration", fit.elbo),
+        elbo_whole=fit.whole,
+        elbo_starts=("start", np.array(list(fit.ends.values()))),
+        n_samples=("iteration", fit.size[:, 0]),
+        n_features=("iteration", fit.size[:, 1]),
+    )
+    return groups, {
+        "hyper": "posterior" if hyper is None else "fixed",
+        "caption": TREATMENTS["mean field" if hyper is None else "fixed"] + _WITHOUT_TIES,
+        "weights": list(_SIDES),
+        "converged": fit.converged,
+        "problems": why_not_converged(fit, settings),
+        "caution": _caution(state),
+    }
+
+
+_WITHOUT_TIES = "; w and lam are taken as independent, and mean nothing but by their products"
+
+
+def _given(model: Any, hyper: Fixed | None) -> dict[str, Array]:
+    if hyper is None:
+        return {}
+    names = tuple(rv.name for rv in model.free_RVs if rv.name not in _SIDES)
+    return fixed_values(hyper, names)
+
+
+def _first_rows(model: Any, prior: Gamma, beta: Array | None) -> Rows:
+    target, classes = target_of(model)
+    if classes:
+        return LogisticRows(target, np.ones_like(target))
+    if beta is not None:
+        return GaussianRows(target, GivenNoise(float(beta)))
+    spread = float(target.var()) or 1.0
+    return GaussianRows(target, GammaNoise(prior, Gamma(np.array(1.0), np.array(spread))))
+
+
+def _positive(state: State) -> State:
+    """Fix the sign: the largest lam, the constant's aside, is positive."""
+    own = np.where(state.features > 0, np.abs(state.lam.mean), -1.0)
+    if state.lam.mean[np.argmax(own)] >= 0:
+        return state
+    return state._replace(
+        w=state.w._replace(mean=-state.w.mean), lam=state.lam._replace(mean=-state.lam.mean)
+    )
+
+
+def _caution(state: State) -> str:
+    if np.any(state.samples > 0) and np.any(state.features > 0):
+        return ""
+    return (
+        "no sample or no feature but the constant is left: the fit is a constant, and no feature "
+        "is relevant. Try another gamma, prune=None, or more starts."
+    )
+
+
+# --- Laplace: the RSFM ----------------------------------------------------------------------------
+
+
+def fit_laplace(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Type-II maximum likelihood with Laplace on each side in turn."""
+    hyper = settings.hyper
+    if hyper is not None and not isinstance(hyper, (Evidence, Fixed)):
+        raise UnsupportedPair(
+            f"{name} with hyper={type(hyper).__name__}(): a sample-feature machine takes "
+            "Evidence(), which is the RSFM, or Fixed(...)."
+        )
+    given = _given(model, hyper if isinstance(hyper, Fixed) else None)
+    target, classes = target_of(model)
+    with progress(name, run.progressbar) as tick:
+        fit = rsfm(
+            basis_of(model),
+            target,
+            classes=classes,
+            alpha_w=given.get("alpha_w"),
+            alpha_lam=given.get("alpha_lam"),
+            beta=float(given["beta"]) if "beta" in given else None,
+            tick=tick,
+        )
+        rows: Rows = (
+            LogisticRows(target, np.ones_like(target))
+            if classes
+            else GaussianRows(target, GivenNoise(fit.beta))
+        )
+        state = State(
+            fit.w.block, fit.lam.block, Known(fit.w.alpha), Known(fit.lam.alpha),
+            rows, fit.w.kept, fit.lam.kept,
+        )  # fmt: skip
+        groups = _approximation_groups(model, _positive(state), None, run)
+    problem = (
+        ""
+        if fit.converged
+        else f"not converged: after {fit.sweeps} sweeps the fitted values still moved by "
+        f"{fit.change:.2g} of their size in one."
+    )
+    treatment = "fixed" if given else "evidence"
+    return groups, {
+        "hyper": treatment,
+        "caption": TREATMENTS[treatment] + _WITHOUT_TIES,
+        "weights": list(_SIDES),
+        "converged": fit.converged,
+        "problems": problem,
+        "caution": _caution(state),
+    }
+
+
+# --- what both give -------------------------------------------------------------------------------
+
+
+def _approximation_groups(
+    model: Any, state: State, prior: Gamma | None, run: Run
+) -> dict[str, xr.Dataset]:
+    """Draws from q with both densities, and its moments."""
+    rng, n, shape = np.random.default_rng(run.seed), run.chains * run.draws, (run.chains, run.draws)
+    drawn, log_p, log_q = _draw(state, prior, n, rng)
+    named = _whole(model, state, drawn)
+    beta = drawn.get("beta", np.full(n, np.nan))
+    log_likelihood = _log_likelihood(model, drawn["w"], drawn["lam"], beta, state)
+    named = {k: v.reshape((*shape, *v.shape[1:])) for k, v in named.items()}
+    order = [rv.name for rv in model.free_RVs]
+    posterior = draws_dataset(model, {name: named[name] for name in order})
+    posterior.attrs["sampling_kind"] = "iid"
+    stats = {
+        "log_posterior": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
+        "log_approximation": log_q.reshape(shape),
+    }
+    rows = {"t": log_likelihood.reshape((*shape, -1))}
+    return {
+        "posterior": posterior,
+        "log_likelihood": draws_dataset(model, rows, {"t": ("row",)}),
+        "sample_stats": draws_dataset(model, stats),
+        "fit": _fit_group(model, state),
+    }
+
+
+def _draw(
+    state: State, prior: Gamma | None, n: int, rng: np.random.Generator
+) -> tuple[dict[str, Array], Array, Array]:
+    """Draws of what is in the model; log p(weights, θ) and log q of both."""
+    drawn, log_p, log_q = dict[str, Array](), np.zeros(n), np.zeros(n)
+    for side in _SIDES:
+        q, alpha = getattr(state, side), getattr(state, f"alpha_{side}")
+        w = drawn[side] = q.draws(n, rng)
+        log_q += q.log_density(w)
+        if isinstance(alpha, Gamma):
+            assert prior is not None
+            precision = drawn[f"alpha_{side}"] = alpha.draws(n, rng)
+            log_q += alpha.log_density(precision).sum(axis=1)
+            log_p += prior.log_density(precision).sum(axis=1)
+        else:
+            precision = drawn[f"alpha_{side}"] = np.tile(alpha.values, (n, 1))
+        log_p += 0.5 * np.sum(np.log(precision) - _LOG_2PI - precision * w**2, axis=1)
+    if isinstance(state.rows, GaussianRows):
+        noise = state.rows.noise
+        if isinstance(noise, GammaNoise):
+            beta = noise.q.draws(n, rng)
+            log_q += noise.q.log_density(beta)
+            log_p += noise.prior.log_density(beta)
+        else:
+            beta = np.full(n, noise.mean)
+        drawn["beta"] = beta
+    return drawn, log_p, log_q
+
+
+def _whole(model: Any, state: State, drawn: dict[str, Array]) -> dict[str, Array]:
+    """Every weight of the graph: nought, with an infinite precision, if it has left."""
+    whole = dict(drawn)
+    for side, index in zip(_SIDES, (state.samples, state.features), strict=True):
+        size = len(model.coords["sample_term" if side == "w" else "feature_term"])
+        for name, gone in ((side, 0.0), (f"alpha_{side}", np.inf)):
+            values = np.full((len(drawn[name]), size), gone)
+            values[:, index] = drawn[name]
+            whole[name] = values
+    return whole
+
+
+def _fit_group(model: Any, state: State) -> xr.Dataset:
+    """Mean and covariance of (w, lam), kept weights only; hyperparameters at their mean."""
+    labels, active, alphas = list[str](), list[Array](), dict[str, Any]()
+    means = np.concatenate([state.w.mean, state.lam.mean])
+    covariance = np.zeros((len(means), len(means)))
+    covariance[: len(state.w.mean), : len(state.w.mean)] = state.w.covariance
+    covariance[len(state.w.mean) :, len(state.w.mean) :] = state.lam.covariance
+    for side, index in zip(_SIDES, (state.samples, state.features), strict=True):
+        dim = "sample_term" if side == "w" else "feature_term"
+        names = model.coords[dim]
+        kept = np.zeros(len(names), bool)
+        kept[index] = True
+        active.append(kept)
+        labels += [f"{side}[{name}]" for name in names]
+        alpha = np.full(len(names), np.inf)
+        alpha[index] = getattr(state, f"alpha_{side}").mean
+        alphas[f"alpha_{side}"] = (dim, alpha)
+    on, weight = np.concatenate(active), np.array(labels)
+    variables: dict[str, Any] = {
+        "mean_vector": ("rows", means),
+        "covariance_matrix": (("rows", "columns"), covariance),
+        "active": ("weight", on),
+        **alphas,
+    }
+    if isinstance(state.rows, GaussianRows):
+        noise = state.rows.noise
+        # 1 / E(1/beta), so that what a prediction adds is the mean noise variance
+        variables["beta"] = 1.0 / _mean_variance(noise)
+    coords = {"rows": weight[on], "columns": weight[on], "weight": weight}
+    dims = {d: np.array(model.coords[d]) for d in ("sample_term", "feature_term")}
+    return xr.Dataset(variables, coords={**coords, **dims})
+
+
+def _mean_variance(noise: Any) -> float:
+    if isinstance(noise, GammaNoise) and noise.q.shape > 1.0:
+        return float(noise.q.rate / (noise.q.shape - 1.0))
+    return 1.0 / float(noise.mean)
+
+
+def _log_likelihood(model: Any, w: Array, lam: Array, beta: Array, state: State) -> Array:
+    """Log p(t_n | ...) at draws of the weights that are in the model, (draw, row)."""
+    target, classes = target_of(model)
+    eta = eta_of(basis_of(model), w, lam, state.samples, state.features)
+    if classes:
+        return LogitSites(target).log(eta)
+    precision = beta[:, None]
+    return np.asarray(0.5 * (np.log(precision) - _LOG_2PI - precision * (target[None] - eta) ** 2))
+
+
+def eta_of(basis: KernelBasis, w: Array, lam: Array, samples: Index, features: Index) -> Array:
+    """Eta (draw, row) at draws of weights (draw, ...), some rows at a time."""
+    rows, n = basis.shape[0], len(w)
+    eta = np.empty((n, rows))
+    step = max(1, _CHUNK // max(len(samples) * len(features), n * len(features)))
+    for start in range(0, rows, step):
+        chunk = slice(start, start + step)
+        phi = basis.block(chunk, features, samples)  # (rows, J, I)
+        seen = phi.reshape(-1, len(samples)) @ w.T  # (rows J, draw)
+        eta[:, chunk] = np.sum(seen.reshape(*phi.shape[:2], n) * lam.T[None], axis=1).T
+    return eta

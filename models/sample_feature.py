@@ -1,0 +1,231 @@
+"""The relevance sample-feature machine: a kernel for each feature around each sample, both sparse.
+
+    eta_n = w' Phi_n lam      Phi_n[i, j] = K(x_nj, x_ij), 1 where i = 0 or j = 0
+    w_i ~ N(0, 1/alpha_w_i)   lam_j ~ N(0, 1/alpha_lam_j)      precisions ~ Gamma(a, b)
+    t_n ~ N(eta_n, 1/beta), beta ~ Gamma(a, b)                 regression
+          Bernoulli(1/(1 + e^-eta_n))                          two classes
+
+    Mirzaei, Mohsenzadeh & Sheikhzadeh 2017      here
+    w, lambda (1); alpha_w, alpha_lambda (3)     w, lam; alpha_w, alpha_lam
+    beta, a precision                            beta
+    K(x, y) = exp(-gamma (x - y)²) (2)           kernel=gaussian, gamma
+    Gamma(a, b) (10), b a rate                   a, b
+
+The weights are shared: every feature sees its kernels with the same w. Row 0 and column 0 are
+constants, so the constant can be made in many ways, and eta does not change under
+(w, lam) -> (c w, lam / c): weights mean nothing by themselves, their products do.
+
+`a = b = 1e-6` is the paper's prior, flat in the logarithm. It is proper in name only: its draws
+under- and overflow, so a prior predictive, NUTS and SMC want another (`a=2, b=1`), and NUTS small
+steps (`target_accept=0.99`).
+`gamma` is `pm.Data`: `av.fit(model, data=[{"gamma": g}, ...])` compares widths on one graph, and
+`av.search_gamma` chooses one.
+"""
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from ardvark.errors import InputError
+from ardvark.models.card import Card, Precision, copy_data, remember
+from ardvark.models.checks import (
+    as_binary,
+    as_inputs,
+    as_target,
+    positive,
+    warn_about_columns,
+)
+from ardvark.models.inputs import Array, Inputs
+from ardvark.models.likelihoods import LINKS
+
+__all__ = [
+    "CONSTANT",
+    "SampleFeatureCard",
+    "gaussian",
+    "sample_feature_classification",
+    "sample_feature_regression",
+]
+
+CONSTANT = "constant"  # what sample 0 and feature 0 are called
+
+type FeatureKernel = Callable[[Any, Any, Any], Any]  # (x, centre, gamma), elementwise
+
+
+def gaussian(x: Any, centre: Any, gamma: Any) -> Any:
+    """exp(-gamma (x - c)²), of NumPy arrays or PyTensor variables."""
+    distance = -gamma * (x - centre) ** 2
+    symbolic = hasattr(distance, "owner")
+    return pt.exp(distance) if symbolic else np.exp(distance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleFeatureCard(Card):
+    """A card that also knows what the arrays of the machine are made of."""
+
+    kernel: FeatureKernel = gaussian
+    a: float = 1e-6
+    b: float = 1e-6
+
+
+def sample_feature_regression(
+    X: Any,
+    t: Any,
+    *,
+    gamma: float = 1.0,
+    kernel: FeatureKernel = gaussian,
+    a: float = 1e-6,
+    b: float = 1e-6,
+) -> Any:
+    """Build the graph of a regression that is sparse in samples and in features.
+
+    Parameters
+    ----------
+    X : (N, L) table
+        Array, DataFrame or `Inputs`. Every feature has the same `gamma`: `av.standardise` inputs
+        of different units.
+    t : N numbers
+    gamma : float
+        exp(-gamma (x - x')²): the kernel's width is 1/sqrt(2 gamma).
+    kernel : function (x, centre, gamma), elementwise
+        In place of the Gaussian; of NumPy arrays and of PyTensor variables alike.
+    a, b : float
+        Shape and rate of the Gamma priors of all precisions, the noise's too.
+    """
+    inputs = as_inputs(X)
+    target = as_target(t, len(inputs))
+    card = _card("sample_feature_regression", "regression", inputs, None, kernel, a, b)
+
+    def observe(eta: Any) -> None:
+        beta = pm.Gamma("beta", *_doubles(card.a, card.b))
+        t_observed = pm.Data("t_observed", target, dims="row")
+        pm.Normal("t", eta, sigma=beta**-0.5, observed=t_observed, dims="row")
+
+    return _build(inputs, gamma, card, observe)
+
+
+def sample_feature_classification(
+    X: Any,
+    t: Any,
+    *,
+    gamma: float = 1.0,
+    kernel: FeatureKernel = gaussian,
+    a: float = 1e-6,
+    b: float = 1e-6,
+) -> Any:
+    """Build the graph of a two-class machine that is sparse in samples and in features.
+
+    Parameters
+    ----------
+    X : (N, L) table
+    t : N labels of two classes
+        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    gamma, kernel, a, b
+        As in `sample_feature_regression`; there is no noise.
+    """
+    inputs = as_inputs(X)
+    codes, classes = as_binary(t, len(inputs))
+    card = _card("sample_feature_classification", "binary", inputs, classes, kernel, a, b)
+
+    def observe(eta: Any) -> None:
+        t_observed = pm.Data("t_observed", codes, dims="row")
+        LINKS["logit"]("t", eta, observed=t_observed, dims="row")
+
+    return _build(inputs, gamma, card, observe)
+
+
+def _card(
+    builder: str, task: str, inputs: Inputs, classes: Any, kernel: Any, a: float, b: float
+) -> SampleFeatureCard:
+    warn_about_columns(inputs)
+    if not callable(kernel):
+        raise InputError(f"kernel must be a function (x, centre, gamma), got {kernel!r}.")
+    return SampleFeatureCard(
+        builder,
+        task,
+        inputs.feature_names,
+        classes,
+        inputs.scaling,
+        _new_data,
+        family="bilinear",
+        kernel=kernel,
+        a=positive(a, "a"),
+        b=positive(b, "b"),
+    )
+
+
+def _new_data(X_new: Array) -> dict[str, Array]:
+    return {"X": np.asarray(X_new, float)}
+
+
+def _build(
+    inputs: Inputs, gamma: float, card: SampleFeatureCard, observe: Callable[[Any], None]
+) -> Any:
+    """Build the graph with Gamma precisions; its second form has them integrated out."""
+    width = positive(gamma, "gamma")
+
+    def build(prior: Callable[..., Any]) -> Any:
+        with pm.Model(coords=_coords(inputs)) as model:
+            eta = _predictor(inputs, width, card.kernel, prior)
+            observe(pm.Deterministic("eta", eta, dims="row"))
+        return model
+
+    model = build(lambda name, dims: _with_precisions(name, dims, card))
+    here = weakref.ref(model)
+    pairs = tuple(Precision(name, f"alpha_{name}", card.a, card.b) for name in ("w", "lam"))
+    second_card = dataclasses.replace(card, precisions=pairs)
+
+    def integrated() -> Any:
+        second = build(lambda name, dims: _integrated(name, dims, card))
+        if (first := here()) is not None:
+            copy_data(first, second)
+        remember(second, second_card)
+        return second
+
+    remember(model, dataclasses.replace(second_card, integrated=integrated))
+    return model
+
+
+def _coords(inputs: Inputs) -> dict[str, Any]:
+    rows = range(len(inputs))
+    return {
+        "row": rows,
+        "feature": inputs.feature_names,
+        "centre": rows,
+        "sample_term": (CONSTANT, *map(str, rows)),
+        "feature_term": (CONSTANT, *inputs.feature_names),
+    }
+
+
+def _predictor(
+    inputs: Inputs, gamma: float, kernel: FeatureKernel, prior: Callable[..., Any]
+) -> Any:
+    """Give w' Phi_n lam without the constants' row and column of ones."""
+    values = np.asarray(inputs, float)
+    X = pm.Data("X", values, dims=("row", "feature"))
+    centres = pm.Data("centres", values, dims=("centre", "feature"))
+    width = pm.Data("gamma", np.array(gamma))
+    w, lam = prior("w", "sample_term"), prior("lam", "feature_term")
+    K = kernel(X[:, None, :], centres[None, :, :], width)  # row, centre, feature
+    smooth = pt.dot(pt.dot(K, lam[1:]), w[1:])
+    return w[0] * lam.sum() + lam[0] * w[1:].sum() + smooth
+
+
+def _with_precisions(name: str, dims: str, card: SampleFeatureCard) -> Any:
+    alpha = pm.Gamma(f"alpha_{name}", *_doubles(card.a, card.b), dims=dims)
+    return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
+
+
+def _integrated(name: str, dims: str, card: SampleFeatureCard) -> Any:
+    nu, scale = _doubles(2 * card.a, np.sqrt(card.b / card.a))
+    return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
+
+
+def _doubles(*values: float) -> tuple[Array, ...]:
+    # PyTensor keeps a Python 2.0 in single precision, and then its gammaln and log too.
+    return tuple(np.array(value, dtype=np.float64) for value in values)
