@@ -25,13 +25,14 @@ For rows of unequal precision tau scale rows and target by sqrt(tau) and fix the
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from ardvark.inference.columns import Columns, Dense
 from ardvark.inference.gaussian_ard_kernels import LEAST_NEW, State, choose, climb, walk
 from ardvark.inference.sites import Array
 
@@ -45,58 +46,13 @@ LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no bes
 FIRST_NOISE = 0.15  # of the target's sd: from below, since a large noise hides what there is
 LEAST_GAIN = (0.1, 0.01, 0.0)  # nats by stage: what a step must gain, if not the tolerance
 CLIMB = ((1e-2, 5), (1e-2, 5), (1e-9, 12))  # by stage: gain that is small, most steps
-BATCH = 20  # least number of steps between two fresh posteriors, else as many as active weights
+BATCH = 40  # least number of steps between two fresh posteriors, else as many as active weights
 POOL = 256  # candidates in a walk
 LEAST_GAMMA = 1e-3  # "mackay", "em": a weight this undetermined, and unwanted, is pruned
 STATIONARY = 1e-7  # |d log evidence / d log sigma^2|, relative to N/2
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-
-class Columns:
-    """Columns that are made when they are needed: `make(indices)` gives (N, len(indices)).
-
-    Products with all columns are made `chunk` columns at a time; the first chunks are kept, as far
-    as `memory` (bytes) allows.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Index], Array],
-        shape: tuple[int, int],
-        *,
-        chunk: int = 256,
-        memory: float = 2.5e8,
-    ) -> None:
-        self.make, self.shape, self.chunk = make, shape, chunk
-        self._keep = int(memory / (8.0 * max(shape[0] * chunk, 1)))
-        self._kept: dict[int, Array] = {}
-
-    def chunks(self) -> Iterator[tuple[slice, Array]]:
-        """All columns, some at a time."""
-        for begin in range(0, self.shape[1], self.chunk):
-            here = slice(begin, min(begin + self.chunk, self.shape[1]))
-            block = self._kept.get(begin)
-            if block is None:
-                block = np.asarray(self.make(np.arange(here.start, here.stop)), float)
-                if len(self._kept) < self._keep:
-                    self._kept[begin] = block
-            yield here, block
-
-
-class _Dense(Columns):
-    """Columns of an array: one chunk."""
-
-    def __init__(self, projection: Array) -> None:
-        projection = np.asarray(projection, float)
-        if projection.ndim != 2:
-            raise ValueError(f"projection must be (N, d), got {projection.shape}")
-        super().__init__(lambda indices: projection.take(indices, axis=1), projection.shape)
-        self._projection = projection
-
-    def chunks(self) -> Iterator[tuple[slice, Array]]:
-        yield slice(0, self.shape[1]), self._projection
 
 
 class Path(NamedTuple):
@@ -196,7 +152,7 @@ class _Search:
         start_noise: float | None,
         bounds: tuple[float, float],
     ) -> None:
-        self.source = projection if isinstance(projection, Columns) else _Dense(projection)
+        self.source = projection if isinstance(projection, Columns) else Dense(projection)
         rows, weights = self.source.shape
         self.target = np.ascontiguousarray(target, float)
         if self.target.shape != (rows,) or rows == 0 or not np.all(np.isfinite(self.target)):
