@@ -169,6 +169,7 @@ class Ascent:
         found = gaussian_route.search(
             site_model,
             self.noise,
+            self.noise.sd(self.theta),
             optimised=self.optimised,
             start=active,
             start_precision=precision,

@@ -47,6 +47,7 @@ FIRST_NOISE = 0.15  # of the target's sd: from below, since a large noise hides 
 LEAST_GAIN = (0.1, 0.01, 0.0)  # nats by stage: what a step must gain, if not the tolerance
 CLIMB = ((1e-2, 5), (1e-2, 5), (1e-9, 12))  # by stage: gain that is small, most steps
 BATCH = 40  # least number of steps between two fresh posteriors, else as many as active weights
+IDLE = 20  # rounds without a gain, after which steps are seen to go in circles
 POOL = 256  # candidates in a walk
 LEAST_GAMMA = 1e-3  # "mackay", "em": a weight this undetermined, and unwanted, is pruned
 STATIONARY = 1e-7  # |d log evidence / d log sigma^2|, relative to N/2
@@ -182,6 +183,7 @@ class _Search:
             bad = int(np.flatnonzero(~np.isfinite(self.squares))[0])
             raise ValueError(f"column {bad} of the projection is not finite")
         self.drift, self.batch = 0.0, BATCH
+        self.highest, self.idle = -math.inf, 0
         self.products: dict[int, Array] = {}  # of columns that were active, with all columns
         self.record: list[tuple[NDArray[np.int8], Index, Array]] = []
         self.steps, self.looked = -1, -2
@@ -306,7 +308,7 @@ class _Search:
             self._watch(abs(self.log_evidence - evidence[-1]), least)
             if self.stage != HELD:
                 self.climb()
-            return False
+            return self.stage == FINE and self._is_idle(tolerance)
         if self.stage == FINE and not self.look_at_all(tolerance):
             return False
         if self.stage == FINE and (self.noise_is_stationary() or not self.climb()):
@@ -315,6 +317,13 @@ class _Search:
             self.stage += 1
             self.climb()
         return False
+
+    def _is_idle(self, tolerance: float) -> bool:
+        """Whether many rounds have gained nothing: what their steps promised was rounding."""
+        gained = self.log_evidence > self.highest + tolerance
+        self.highest = max(self.highest, self.log_evidence)
+        self.idle = 0 if gained else self.idle + 1
+        return self.idle >= IDLE
 
     def _watch(self, drift: float, least: float) -> None:
         """Updates that drift by more than the gains looked for are trusted for fewer steps."""
@@ -459,6 +468,6 @@ class _Search:
             gamma=1.0 - self.precision[active] * covariance.diagonal(),
             log_evidence=self.log_evidence,
             path=Path(*(np.concatenate(part) for part in zip(*self.record, strict=True))),
-            converged=settled and self.noise_is_stationary(),
+            converged=settled,
             drift=self.drift,
         )

@@ -46,16 +46,13 @@ ARRAY_LAYER = {
         "multinomial_ard",
         "one_against_rest",
         "sparse_logistic",
-<<<<<<< HEAD
         "trigonometric",
         "svm_dual",
         "svm_evidence",
         "evidence_search",
         "process_evidence",
         "elliptical_slice",
-=======
         "columns",
->>>>>>> 9537853 (Relevance vector machines in the speed table: kernels by blocks in the cache, one evidence for every contestant)
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
