@@ -13,6 +13,7 @@ if _t.TYPE_CHECKING:
     from ardvark import sklearn as sklearn
     from ardvark import steps as steps
     from ardvark.diagnostics.agreement import compare as compare
+    from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.relevance import subsets as subsets
@@ -77,6 +78,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
     "compare": "diagnostics.agreement",
+    "compare_evidence": "diagnostics.evidence",
     "datasets": "models.datasets",
     "fit": "inference.fit",
     "load": "models.datasets",
@@ -119,6 +121,7 @@ __all__ = [
     "UnreadableModel",
     "UnsupportedPair",
     "compare",
+    "compare_evidence",
     "datasets",
     "fit",
     "load",
