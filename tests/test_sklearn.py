@@ -17,6 +17,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import check_estimator
 
 import ardvark as av
+from ardvark import sklearn as estimators
 from ardvark.inference.gaussian_ard import gaussian_ard
 from ardvark.sklearn import RVC, RVR, ARDClassifier, ARDRegressor
 
