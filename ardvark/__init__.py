@@ -13,6 +13,7 @@ if _t.TYPE_CHECKING:
     from ardvark import sklearn as sklearn
     from ardvark import steps as steps
     from ardvark.diagnostics.agreement import compare as compare
+    from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.report import report as report
@@ -92,6 +93,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "VB": "inference.vb",
     "compare": "diagnostics.agreement",
     "credible_sets": "diagnostics.subsets",
+    "compare_evidence": "diagnostics.evidence",
     "datasets": "models.datasets",
     "fit": "inference.fit",
     "inclusion": "diagnostics.subsets",
@@ -144,6 +146,7 @@ __all__ = [
     "UnsupportedPair",
     "chosen_subsets",
     "compare",
+    "compare_evidence",
     "credible_sets",
     "datasets",
     "fit",

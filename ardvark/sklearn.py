@@ -29,8 +29,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ardvark.errors import ConvergenceWarning, InputError
+from ardvark.inference.columns import Columns
 from ardvark.inference.ep import EP
-from ardvark.inference.gaussian_ard import Columns, gaussian_ard
+from ardvark.inference.gaussian_ard import gaussian_ard
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.one_against_rest import (
     LINKS,
@@ -40,7 +41,7 @@ from ardvark.inference.one_against_rest import (
 )
 from ardvark.models.checks import one_of, positive, positive_integer
 from ardvark.models.inputs import Array
-from ardvark.models.kernels import KERNELS, MEDIAN, RBF
+from ardvark.models.kernels import KERNELS, MEDIAN, RBF, Kernel
 
 __all__ = ["RVC", "RVR", "ARDClassifier", "ARDRegressor"]
 
@@ -97,8 +98,9 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _functions(self, X: Array, weights: Index) -> Array:
         """Columns of Phi, those of some weights in ascending order."""
         bias = int(self._options["bias"])
-        columns = self._basis(X, weights[weights >= bias] - bias)
-        return np.hstack([np.ones((len(X), int(np.sum(weights < bias)))), columns])
+        columns = self._basis(X, np.maximum(weights - bias, 0))
+        columns[:, weights < bias] = 1.0  # in the place of one made for nothing: no copy
+        return columns
 
     def _design(self, X: Array, n_weights: int, on_demand: bool = True) -> Array | Columns:
         """Phi, or its columns made when they are needed if it is large."""
@@ -248,7 +250,9 @@ class _OnRows(_Estimator):
     def _basis(self, X: Array, which: Index) -> Array:
         if which.size == 0:
             return np.empty((len(X), 0))
-        table = np.asarray(self.kernel_(X, self.X_fit_[which]), dtype=float)
+        table = self.kernel_(X, self.X_fit_[which])
+        own = isinstance(self.kernel_, Kernel)  # a user's function may keep what it gave
+        table = np.asarray(table, float) if own else np.array(table, float)
         if table.shape != (len(X), which.size) or not np.isfinite(table).all():
             raise InputError(
                 f"kernel must give finite numbers of shape {(len(X), which.size)} here, one row "
@@ -316,6 +320,10 @@ class _Regression(RegressorMixin, _Estimator):  # type: ignore[misc]
         )  # fmt: skip
         self._end([weights])
         return self
+
+    def _design(self, X: Array, n_weights: int, on_demand: bool = True) -> Array | Columns:
+        """Columns at any size: the search takes some at a time, which a table would gather."""
+        return Columns(lambda indices: self._functions(X, indices), (len(X), n_weights))
 
     def _describe(self, mean: Array, precision: Array) -> None:
         super()._describe(mean, precision)

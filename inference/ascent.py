@@ -29,7 +29,7 @@ from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdResult, sequential_ard
 from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array, GaussianSites
-from ardvark.inference.starts import active_at_start
+from ardvark.inference.starts import SCALE_FACTORS, active_at_start
 
 __all__ = ["Ascent"]
 
@@ -84,8 +84,28 @@ class Ascent:
     def run(self) -> Settled:
         """The best end over all starts."""
         starts = self.settings.start
+        if starts is None:
+            starts = self._best_scales()
         ends = [self._from(s) for s in (starts if isinstance(starts, list) else [starts])]
         return ends[_least([loss for loss, _ in ends], "the end of every start")][1]
+
+    def _best_scales(self) -> dict[str, Array] | None:
+        """Kernel scales from which a first walk of ARD steps reaches the largest evidence."""
+        factors = SCALE_FACTORS[: getattr(self.settings, "starts", 1)]
+        support, inputs = self.latent.initial_theta(), self.latent.reading.theta
+        of_name = dict(zip(self.latent.hyper, inputs, strict=True))
+        eta = self.latent.reading.eta
+        scales = [n for n in self.rest if depends(eta, [of_name[n]]) and np.all(support[n] > 0)]
+        if not self.ard or not scales or len(factors) == 1:
+            return None
+        losses, starts = [], [{name: f * support[name] for name in scales} for f in factors]
+        for start in starts:
+            self.theta = {**support, **self._quiet(), **start}
+            losses.append(-self._walk(start).fit.log_evidence)
+        return starts[_least(losses, "the evidence at every start")]
+
+    def _walk(self, start: Any) -> ArdResult:
+        return self._ard_steps(start) if self.noise is None else self._gaussian_steps(start)
 
     def _from(self, start: Any) -> tuple[float, Settled]:
         """What is to be small at the end, and the end."""
@@ -131,8 +151,7 @@ class Ascent:
         for number in range(rounds):
             stopped = ""
             if self.ard:
-                steps = self._ard_steps if self.noise is None else self._gaussian_steps
-                path = steps(start if number == 0 else self.theta)
+                path = self._walk(start if number == 0 else self.theta)
                 fit, site_model = path.fit, self.latent.at(self.theta)
                 if not path.converged:
                     stopped = f"the ARD steps stopped after {path.steps}. Raise max_steps."
@@ -169,6 +188,7 @@ class Ascent:
         found = gaussian_route.search(
             site_model,
             self.noise,
+            self.noise.sd(self.theta),
             optimised=self.optimised,
             start=active,
             start_precision=precision,

@@ -25,13 +25,14 @@ For rows of unequal precision tau scale rows and target by sqrt(tau) and fix the
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from ardvark.inference.columns import Columns, Dense
 from ardvark.inference.gaussian_ard_kernels import LEAST_NEW, State, choose, climb, walk
 from ardvark.inference.sites import Array
 
@@ -45,58 +46,14 @@ LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no bes
 FIRST_NOISE = 0.15  # of the target's sd: from below, since a large noise hides what there is
 LEAST_GAIN = (0.1, 0.01, 0.0)  # nats by stage: what a step must gain, if not the tolerance
 CLIMB = ((1e-2, 5), (1e-2, 5), (1e-9, 12))  # by stage: gain that is small, most steps
-BATCH = 20  # least number of steps between two fresh posteriors, else as many as active weights
+BATCH = 40  # least number of steps between two fresh posteriors, else as many as active weights
+IDLE = 20  # rounds without a gain, after which steps are seen to go in circles
 POOL = 256  # candidates in a walk
 LEAST_GAMMA = 1e-3  # "mackay", "em": a weight this undetermined, and unwanted, is pruned
 STATIONARY = 1e-7  # |d log evidence / d log sigma^2|, relative to N/2
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-
-class Columns:
-    """Columns that are made when they are needed: `make(indices)` gives (N, len(indices)).
-
-    Products with all columns are made `chunk` columns at a time; the first chunks are kept, as far
-    as `memory` (bytes) allows.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Index], Array],
-        shape: tuple[int, int],
-        *,
-        chunk: int = 256,
-        memory: float = 2.5e8,
-    ) -> None:
-        self.make, self.shape, self.chunk = make, shape, chunk
-        self._keep = int(memory / (8.0 * max(shape[0] * chunk, 1)))
-        self._kept: dict[int, Array] = {}
-
-    def chunks(self) -> Iterator[tuple[slice, Array]]:
-        """All columns, some at a time."""
-        for begin in range(0, self.shape[1], self.chunk):
-            here = slice(begin, min(begin + self.chunk, self.shape[1]))
-            block = self._kept.get(begin)
-            if block is None:
-                block = np.asarray(self.make(np.arange(here.start, here.stop)), float)
-                if len(self._kept) < self._keep:
-                    self._kept[begin] = block
-            yield here, block
-
-
-class _Dense(Columns):
-    """Columns of an array: one chunk."""
-
-    def __init__(self, projection: Array) -> None:
-        projection = np.asarray(projection, float)
-        if projection.ndim != 2:
-            raise ValueError(f"projection must be (N, d), got {projection.shape}")
-        super().__init__(lambda indices: projection.take(indices, axis=1), projection.shape)
-        self._projection = projection
-
-    def chunks(self) -> Iterator[tuple[slice, Array]]:
-        yield slice(0, self.shape[1]), self._projection
 
 
 class Path(NamedTuple):
@@ -196,7 +153,7 @@ class _Search:
         start_noise: float | None,
         bounds: tuple[float, float],
     ) -> None:
-        self.source = projection if isinstance(projection, Columns) else _Dense(projection)
+        self.source = projection if isinstance(projection, Columns) else Dense(projection)
         rows, weights = self.source.shape
         self.target = np.ascontiguousarray(target, float)
         if self.target.shape != (rows,) or rows == 0 or not np.all(np.isfinite(self.target)):
@@ -226,6 +183,7 @@ class _Search:
             bad = int(np.flatnonzero(~np.isfinite(self.squares))[0])
             raise ValueError(f"column {bad} of the projection is not finite")
         self.drift, self.batch = 0.0, BATCH
+        self.highest, self.idle = -math.inf, 0
         self.products: dict[int, Array] = {}  # of columns that were active, with all columns
         self.record: list[tuple[NDArray[np.int8], Index, Array]] = []
         self.steps, self.looked = -1, -2
@@ -350,7 +308,7 @@ class _Search:
             self._watch(abs(self.log_evidence - evidence[-1]), least)
             if self.stage != HELD:
                 self.climb()
-            return False
+            return self.stage == FINE and self._is_idle(tolerance)
         if self.stage == FINE and not self.look_at_all(tolerance):
             return False
         if self.stage == FINE and (self.noise_is_stationary() or not self.climb()):
@@ -359,6 +317,13 @@ class _Search:
             self.stage += 1
             self.climb()
         return False
+
+    def _is_idle(self, tolerance: float) -> bool:
+        """Whether many rounds have gained nothing: what their steps promised was rounding."""
+        gained = self.log_evidence > self.highest + tolerance
+        self.highest = max(self.highest, self.log_evidence)
+        self.idle = 0 if gained else self.idle + 1
+        return self.idle >= IDLE
 
     def _watch(self, drift: float, least: float) -> None:
         """Updates that drift by more than the gains looked for are trusted for fewer steps."""
@@ -503,6 +468,6 @@ class _Search:
             gamma=1.0 - self.precision[active] * covariance.diagonal(),
             log_evidence=self.log_evidence,
             path=Path(*(np.concatenate(part) for part in zip(*self.record, strict=True))),
-            converged=settled and self.noise_is_stationary(),
+            converged=settled,
             drift=self.drift,
         )

@@ -18,7 +18,7 @@ from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdResult, ArdStep, Mask
-from ardvark.inference.sites import GaussianSites
+from ardvark.inference.sites import Array, GaussianSites
 
 __all__ = ["Noise", "ard_path", "noise_of", "search"]
 
@@ -26,10 +26,19 @@ _FORMS = {"sd": 1.0, "variance": 2.0, "precision": -2.0}  # θ = sd ** power
 
 
 class Noise(NamedTuple):
-    """The hyperparameter that is the noise (None: it is fixed), as a power of its sd."""
+    """The hyperparameter that is the noise (None: it is fixed), as a power of its sd.
+
+    The target stands here too: a noise near zero hides it, and even that the sites are Gaussian.
+    """
 
     name: str | None
-    power: float = 1.0
+    power: float
+    fixed_sd: float
+    target: Array
+
+    def sd(self, theta: Mapping[str, Any]) -> float:
+        """The noise at these hyperparameters."""
+        return self.fixed_sd if self.name is None else float(theta[self.name]) ** (1 / self.power)
 
 
 def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
@@ -37,16 +46,18 @@ def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
     start = latent.initial_theta()
     inputs = dict(zip(latent.hyper, latent.reading.theta, strict=True))
     names = [n for n in rest if depends(latent.reading.cut, [inputs[n]])]
-    if _sd(latent, start) is None or len(names) > 1 or latent.prior(start)[0].any():
+    sites, sd = latent.sites(start), _sd(latent, start)
+    if sd is None or len(names) > 1 or latent.prior(start)[0].any():
         return None
+    assert isinstance(sites, GaussianSites)
     if not names:
-        return Noise(None)
+        return Noise(None, 1.0, sd, sites.mean)
     [name] = names
     for power in _FORMS.values():
         if all(
             _is_power(latent, {**start, name: start[name] * f}, name, power) for f in (0.7, 1.3)
         ):
-            return Noise(name, power)
+            return Noise(name, power, sd, sites.mean)
     return None
 
 
@@ -67,6 +78,7 @@ def _is_power(latent: LatentGaussian, theta: Mapping[str, Any], name: str, power
 def search(
     model: SiteModel,
     noise: Noise,
+    sd: float,
     *,
     optimised: Mask,
     start: Mask | None,
@@ -77,15 +89,13 @@ def search(
     tick: Callable[[str], None],
 ) -> GaussianArd:
     """Precisions and noise that maximise the evidence, from a start."""
-    sites = model.sites
-    assert isinstance(sites, GaussianSites) and model.precision is not None
-    sd = float(np.asarray(sites.precision).flat[0] ** -0.5)
+    assert model.precision is not None
     precision = model.precision
     if start_precision is not None:
         precision = np.where(optimised, start_precision, precision)
     return gaussian_ard(
         model.projection,
-        sites.mean - model.offset,
+        noise.target - model.offset,
         noise=sd if noise.name is None else None,
         optimised=optimised,
         precision=precision,

@@ -31,7 +31,7 @@ from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdStep
 from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
-from ardvark.inference.starts import Start, checked_start
+from ardvark.inference.starts import SCALE_FACTORS, Start, checked_start
 
 __all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
 
@@ -71,6 +71,12 @@ class Evidence:
         hyperparameters may be given too; Gaussian noise starts at a tenth of its support point).
         Of a list the start with the best end is kept. For the covariance of a process
         ("random", k, seed) is k starts with scattered kappa_a, ten of them (one for EP) by default.
+    starts : int
+        How many starts of kernel scales (a width, the scales of inputs) are tried where `start` is
+        not given: 1, 1/3, 3, 1/9 and 9 times the support point, in this order. At each the ARD
+        steps are walked once, and the search goes on from the largest evidence. One by default: a
+        narrow kernel with a precision per row can explain everything, so that more starts find
+        larger evidences and, at times, worse predictions.
     tolerance : float
         Stop when a round, or an ARD step, gains less than this many nats.
     max_rounds : int
@@ -82,11 +88,16 @@ class Evidence:
     algorithm: str = "sequential"
     with_prior: bool = False
     start: Start | list[Start] | None = None
+    starts: int = 1
     tolerance: float = 1e-6
     max_rounds: int = 50
     max_steps: int = 5000
 
     def __post_init__(self) -> None:
+        if self.starts not in range(1, len(SCALE_FACTORS) + 1):
+            raise InputError(
+                f"starts must be a whole number from 1 to {len(SCALE_FACTORS)}; got {self.starts!r}"
+            )
         if self.algorithm not in ALGORITHMS:
             raise InputError(
                 f"algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}"

@@ -80,6 +80,9 @@ def predict(
                 "have no affine predictor whose mean could be taken"
             )
         return _by_family(route, model, tree, X_new, random_seed)
+    card = card_of(model)
+    if card is not None and card.gaussian is not None:
+        model = card.gaussian()  # given the weights, their prior no longer matters
     settings = json.loads(tree.attrs.get("settings", "{}"))
     names = weights if weights is not None else settings.get("weights")
     latent = read_model(

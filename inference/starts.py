@@ -8,7 +8,9 @@
 | ("correlated", k) | the k whose columns have the largest correlation with the sites' slopes |
 | mapping name → values | those with a finite value |
 
-All but the mapping start with precision 1.
+All but the mapping start with precision 1. Kernel scales that are searched for with them start at
+`SCALE_FACTORS` times their support point, and the best after a first walk goes on: evidence as a
+function of a width has several maxima, and a gradient climbs the nearest.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from numpy.typing import NDArray
 from ardvark.errors import InputError
 from ardvark.inference.gaussian import SiteModel
 
-__all__ = ["START_PRECISION", "Start", "active_at_start", "checked_start"]
+__all__ = ["SCALE_FACTORS", "START_PRECISION", "Start", "active_at_start", "checked_start"]
 
 START_PRECISION = 1.0
+SCALE_FACTORS = (1.0, 1 / 3, 3.0, 1 / 9, 9.0)
 _COUNTED = ("random", "correlated")
 
 type Start = str | tuple[Any, ...] | Mapping[str, Any]

@@ -330,20 +330,23 @@ def with_precisions(
         for block in (("bias", "w") if weights.bias else ("w",))
         if written[block] is not other[block]
     )
-    if not pairs:
-        remember(model, card)
-        return model
     here = weakref.ref(model)
     card = dataclasses.replace(card, precisions=pairs)
 
-    def integrated() -> Any:
-        second = build(_by_block(other, shape, rate))
+    def second(prior: WeightPrior) -> Any:
+        graph = build(prior)
         if (first := here()) is not None:
-            copy_data(first, second)
-        remember(second, card)
-        return second
+            copy_data(first, graph)
+        remember(graph, card)
+        return graph
 
-    remember(model, dataclasses.replace(card, integrated=integrated))
+    forms: dict[str, Any] = {}
+    if pairs:
+        forms["integrated"] = lambda: second(_by_block(other, shape, rate))
+    elif kind == "student":
+        unit = {"bias": np.array(1.0), "w": np.ones(len(design.names))}
+        forms["gaussian"] = lambda: second(fixed_precisions(unit))
+    remember(model, dataclasses.replace(card, **forms))
     return model
 
 

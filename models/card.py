@@ -45,6 +45,7 @@ class Card:
     new_data: Callable[[Array], dict[str, Array]]  # checked, scaled X_new -> values for pm.set_data
     precisions: tuple[Precision, ...] = ()
     integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
+    gaussian: Callable[[], Any] | None = None  # the graph with Gaussian weights, if it has others
     family: str = "sites"  # the shape of the graph, see inference/routes.py
     design: Any = None  # how its data become basis functions, for families that are not read
     whitened: Callable[[], Any] | None = None  # the graph as samplers like it, same variables
@@ -67,7 +68,8 @@ def card_of(model: Any) -> Card | None:
     """
     card, terms = _CARDS.get(model, (None, ()))
     if card is not None and terms != _terms(model):
-        return dataclasses.replace(card, precisions=(), integrated=None, whitened=None)
+        forms: dict[str, Any] = {"integrated": None, "whitened": None, "gaussian": None}
+        return dataclasses.replace(card, precisions=(), **forms)
     return card
 
 

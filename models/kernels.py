@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 MEDIAN = "median"
+_IN_CACHE = 2**16  # numbers
+_NARROW = 1e5  # spread of the rows in squared widths: the exponent is then wrong by 1e-11
 _MOST_ROWS = 1000  # for a median distance: more would cost memory and change nothing
 
 
@@ -141,6 +143,8 @@ class RBF(_Scaled):
         """Give exp(-|x_n - c_m|² / 2 s²); `scale` stands for an open width or the eta_k."""
         scale = self._settled(scale)
         xp = _numpy_or_pytensor(X, centres, scale)
+        if xp is np:
+            return _gaussian_bumps(X, centres, scale if self.per_input else 0.5 / scale**2)
         if self.per_input:
             return xp.exp(-_squared_distance(X, centres, scale))
         return xp.exp(-_squared_distance(X, centres) / (2 * scale**2))
@@ -208,7 +212,8 @@ class Spline:
 
         def factor(x: Any, c: Any) -> Any:
             least = xp.minimum(x, c)
-            return 1 + x * c * (1 + least) - (x + c) / 2 * least**2 + least**3 / 3
+            square = least * least  # a power costs ten times as much
+            return 1 + x * c * (1 + least) - (x + c) / 2 * square + square * least / 3
 
         return _over_inputs(X, centres, factor, mul)
 
@@ -379,6 +384,31 @@ def _squared_distance(X: Any, centres: Any, weights: Any = None) -> Any:
     weighted = (X, centres) if weights is None else (X * weights, centres * weights)
     squares = (X * weighted[0]).sum(axis=1)[:, None] + (centres * weighted[1]).sum(axis=1)[None, :]
     return xp.maximum(squares - 2 * (weighted[0] @ centres.T), 0)
+
+
+def _gaussian_bumps(X: Array, centres: Array, rates: Any) -> Array:
+    """Give exp(-sum_k rates_k (x_nk - c_mk)²), four times as fast as a table after the other.
+
+    One product gives the whole exponent, and some rows at a time stay in the cache until they are
+    exponentials. Where bumps are so narrow that its terms would cancel, differences come first.
+    """
+    origin = centres.mean(axis=0)
+    X, centres = X - origin, centres - origin
+    scaled = rates * X
+    left = np.column_stack([2 * scaled, -(scaled * X).sum(axis=1), -np.ones(len(X))])
+    right = np.vstack([centres.T, np.ones(len(centres)), (rates * centres**2).sum(axis=1)])
+    if max(-left[:, -2].min(), right[-1].max()) > _NARROW:
+        rates = np.broadcast_to(rates, X.shape[1])[None, :]
+        X, centres = X * np.sqrt(rates), centres * np.sqrt(rates)
+        return np.asarray(np.exp(-_over_inputs(X, centres, lambda x, c: (x - c) ** 2, add)))
+    bumps = np.empty((len(X), len(centres)))
+    step = max(1, _IN_CACHE // len(centres))
+    for begin in range(0, len(X), step):
+        some = bumps[begin : begin + step]
+        np.matmul(left[begin : begin + step], right, out=some)
+        np.minimum(some, 0.0, out=some)
+        np.exp(some, out=some)
+    return bumps
 
 
 def _over_inputs(X: Any, centres: Any, term: Callable[..., Any], join: Callable[..., Any]) -> Any:

@@ -2,9 +2,9 @@
 
 Every case runs in fresh processes with one BLAS thread, in turns with its rivals, and the best of
 k counts. Figures are CPU seconds, for wall seconds depend on what else runs; a ratio is the peer's
-over Ardvark's (above 1: Ardvark is cheaper), per step where there are steps, and less than 1.5
-either way is no difference. Where there is an answer, its distance from Ardvark's, its evidence or
-its test error stand beside it, for a fast wrong answer is worth nothing.
+over Ardvark's (above 1: Ardvark is cheaper), per step for the ARD paths, whose lengths differ, and
+less than 1.5 either way is no difference. Where there is an answer, its distance from Ardvark's,
+its evidence or its test error stand beside it, for a fast wrong answer is worth nothing.
 
     ep              probit, N = 500, d = 50, w ~ N(0, I): one call, compiled and warm. GPy works in
                     function space; the bare loop is what EP's sweeps cost without any check.
@@ -12,6 +12,9 @@ its test error stand beside it, for a fast wrong answer is worth nothing.
                     SparseBayes is private, and by Laplace with logit sites.
     predictive path the same path, then the step of least leave-one-out error; against ten
                     optimiser steps of GPy's EP with a linear ARD kernel, far from converged.
+    rvm regression  sinc, a kernel at each of N rows and a bias: the whole call of an estimator, its
+                    kernel too. One function gives every contestant's evidence at what it found.
+    rvm classification  the same with two classes in the plane, logit and Laplace
     first laplace   logit, N = 500, d = 50, w ~ N(0, I): mean and covariance of the weights, import
                     and compilation included. scikit-learn finds the mode and the covariance is
                     made by hand (no draws, no evidence, no tree); the others return a whole result.
@@ -20,8 +23,8 @@ its test error stand beside it, for a fast wrong answer is worth nothing.
                     Laplace), by its own optimiser.
     import          what `import package` costs
 
-The first three are scripts in `peers/`, each run by the Python of its own environment: those of the
-peers are made on demand by uv, and a peer that cannot be had says why in its line.
+All but the last two are scripts in `peers/`, each run by the Python of its own environment: those
+of the peers are made on demand by uv, and a peer that cannot be had says why in its line.
 """
 
 import argparse
@@ -48,6 +51,7 @@ type Report = dict[str, Any]  # cpu_seconds, wall_seconds and whatever the conte
 US = "ardvark"
 PEERS = Path(__file__).with_name("peers")
 CALLS = 3  # timed calls in a process, at least
+LONG = 10.0  # CPU seconds: such a case is run once
 WALL_LIMIT = 600.0  # seconds; a CPU limit would make the process clock tick in milliseconds
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
@@ -69,6 +73,7 @@ class Environment:
 ENVIRONMENTS = {
     "gpy": Environment("3.11", ("GPy==1.15.0",)),  # no wheels for later Pythons
     "fastrvm": Environment("3.13", ("fastrvm==0.1.5",)),  # the binding is private: exact version
+    "sklearn_rvm": Environment("3.13", ("sklearn-rvm==0.1.1",)),
 }
 
 
@@ -80,9 +85,11 @@ class Case:
     ----------
     run
         Timed as a whole process, import included; it `needs` a package of this environment.
-    script, method, shape
-        Instead: `peers/run_<script>.py` times this method on a warm call, for the task of this
-        shape.
+    script, method, workload
+        Instead: `peers/run_<script>.py` times this method on a warm call, for this workload and
+        its arguments.
+    per_step
+        Whether the ratio is one of costs per step.
     goal
         Least ratio that Ardvark is meant to reach against this peer.
     """
@@ -93,7 +100,8 @@ class Case:
     needs: str = US
     script: str = ""
     method: str = ""
-    shape: tuple[int, int] = (0, 0)
+    workload: tuple[Any, ...] = ()
+    per_step: bool = True
     goal: float | None = None
 
 
@@ -188,22 +196,36 @@ def chu2006() -> Any:
 
 def ard_cases(rows: int, features: int) -> Iterable[Case]:
     """Both ARD tasks at one shape."""
-    shape = (rows, features)
+    data = ("wide", rows, features)
     name, method = f"evidence ard {rows} x {features}", "evidence_ard"
-    yield Case(name, US, script="ardvark", method=method, shape=shape)
-    yield Case(name, "fastrvm", script="fastrvm", method=method, shape=shape, goal=1.0)
+    yield Case(name, US, script="ardvark", method=method, workload=data)
+    yield Case(name, "fastrvm", script="fastrvm", method=method, workload=data, goal=1.0)
     name, method = f"predictive path {rows} x {features}", "predictive_path"
-    yield Case(name, US, script="ardvark", method=method, shape=shape)
-    yield Case(name, "GPy", script="gpy", method=method, shape=shape, goal=5.0)
+    yield Case(name, US, script="ardvark", method=method, workload=data)
+    yield Case(name, "GPy", script="gpy", method=method, workload=data, goal=5.0)
 
 
-PROBIT = (500, 50)
+def rvm_cases(kind: str, data: str, rows: int, goal: float | None = None) -> Iterable[Case]:
+    """The relevance vector machine on so many rows; sklearn-rvm where there is a goal."""
+    name, task, method = f"rvm {kind} {rows}", (data, rows), f"rvm_{kind}"
+    peers = {US: None, "fastrvm": goal} | ({} if goal is None else {"sklearn-rvm": 50.0})
+    for peer, least in peers.items():
+        script = peer.replace("-", "_")
+        yield Case(name, peer, None, US, script, method, task, per_step=False, goal=least)
+
+
+PROBIT = ("sparse_probit", 500, 50)
 CASES = (
-    Case("ep", US, script="ardvark", method="ep", shape=PROBIT),
-    Case("ep", "bare loop", script="bare_loop", method="ep", shape=PROBIT, goal=1 / 1.5),
-    Case("ep", "GPy", script="gpy", method="ep", shape=PROBIT, goal=100.0),
+    Case("ep", US, script="ardvark", method="ep", workload=PROBIT),
+    Case("ep", "bare loop", script="bare_loop", method="ep", workload=PROBIT, goal=1 / 1.5),
+    Case("ep", "GPy", script="gpy", method="ep", workload=PROBIT, goal=100.0),
     *ard_cases(36, 7129),
     *ard_cases(62, 2000),
+    *rvm_cases("regression", "sinc", 500),
+    *rvm_cases("regression", "sinc", 1000),
+    *rvm_cases("regression", "sinc", 2000, goal=2.0),
+    *rvm_cases("regression", "sinc", 4000),
+    *rvm_cases("classification", "ripley", 1000, goal=2.0),
     Case("first laplace", US, laplace_ardvark),
     Case("first laplace", "scikit-learn", laplace_sklearn, "sklearn"),
     Case("first laplace", "pymc-extras", laplace_pymc_extras, "pymc_extras"),
@@ -235,7 +257,7 @@ class Bench:
         if not script.exists():
             raise Unavailable(f"{script.name} is part of a checkout, not of the package")
         python = self.python(case.script) if case.script in ENVIRONMENTS else sys.executable
-        return [python, str(script), case.method, str(self.task_file(case.shape)), str(CALLS)]
+        return [python, str(script), case.method, str(self.task_file(case.workload)), str(CALLS)]
 
     def python(self, name: str) -> str:
         """The Python of a peer's environment, which is made if it is not there."""
@@ -254,16 +276,15 @@ class Bench:
             stamp.write_text(wanted)
         return str(python)
 
-    def task_file(self, shape: tuple[int, int]) -> Path:
+    def task_file(self, workload: tuple[Any, ...]) -> Path:
         """The arrays of a task, the same bytes for every contestant."""
-        path = self.scratch / f"task-{shape[0]}-{shape[1]}.npz"
+        path = self.scratch / f"{'-'.join(map(str, workload))}.npz"
         if not path.exists():
             import numpy as np
 
-            from ardvark.studies.workloads import sparse_probit, wide
+            from ardvark.studies.workloads import WORKLOADS
 
-            task = sparse_probit(*shape) if shape == PROBIT else wide(*shape)
-            np.savez(path, **task._asdict())
+            np.savez(path, **WORKLOADS[workload[0]](*workload[1:])._asdict())
         return path
 
 
@@ -314,6 +335,8 @@ def measure(cases: Sequence[int], repeats: int, bench: Bench) -> list[Timing]:
     for task in dict.fromkeys(CASES[index].task for index in cases):
         for _ in range(repeats):
             for index in (i for i in cases if CASES[i].task == task and i not in notes):
+                if best.get(index, {}).get("cpu_seconds", 0.0) > LONG:
+                    continue
                 try:
                     report = run_once(bench.command(index))
                 except Unavailable as reason:
@@ -341,7 +364,7 @@ def timing(
     if own is None:
         note = "Ardvark has no figure here"
     elif case.peer != US:
-        ratio = cost(report) / cost(own)
+        ratio = cost(report, case) / cost(own, case)
         if "mean" in report:
             triples = zip(report["mean"], own["mean"], own["sd"], strict=True)
             distance = max(abs(m - r) / s for m, r, s in triples)
@@ -363,9 +386,9 @@ def timing(
     )
 
 
-def cost(report: Report) -> float:
-    """CPU seconds, per step where there are steps."""
-    return float(report["cpu_seconds"]) / (report.get("steps") or 1)
+def cost(report: Report, case: Case) -> float:
+    """CPU seconds, per step where that is what is compared."""
+    return float(report["cpu_seconds"]) / ((report.get("steps") or 1) if case.per_step else 1)
 
 
 COLUMNS: tuple[tuple[str, int, str, Callable[[Timing], float | None]], ...] = (

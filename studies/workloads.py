@@ -6,20 +6,28 @@ wide            N = 36, d = 7129 (leukaemia's shape) or 62 x 2000 (colon's): lat
 curved          N = 400, d = 13: four inputs matter, each in a way that no line can follow
 bilinear        N = 100, L = 10: a true sample-feature machine; flattened it has 1000 columns, and
                 ridge does well. bilinear_hard: L = 40 and more noise, where it no longer does
+sinc            sin(x)/x on (-10, 10) with noise of sd 0.1: a kernel exp(-|x - c|²/9) at each row
+ripley          two classes of two Gaussians each in the plane: exp(-4 |x - c|²) at each row
 """
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 __all__ = [
+    "WORKLOADS",
     "Bilinear",
+    "KernelTask",
     "Task",
     "bilinear",
     "bilinear_hard",
     "curved",
+    "ripley",
+    "sinc",
     "sparse_probit",
     "wide",
 ]
@@ -36,6 +44,16 @@ class Task(NamedTuple):
     X_test: Array
     t_test: Integers
     informative: Integers
+
+
+class KernelTask(NamedTuple):
+    """Rows for a machine with a kernel exp(-gamma |x - c|²) at each of them, and a constant."""
+
+    X: Array
+    t: NDArray[Any]
+    X_test: Array
+    t_test: NDArray[Any]  # without noise
+    gamma: float
 
 
 def sparse_probit(
@@ -123,3 +141,36 @@ def bilinear(
 def bilinear_hard(seed: int = 607) -> Bilinear:
     """The same with 40 features and five times the noise: 4000 flat columns, 24 of them in use."""
     return bilinear(rows=100, features=40, noise=0.5, seed=seed)
+
+
+def sinc(rows: int, noise: float = 0.1) -> KernelTask:
+    """Regression of one input; the test rows are a grid."""
+    rng = np.random.default_rng(303 + rows)
+    X = np.sort(rng.uniform(-10, 10, rows))[:, None]
+    grid = np.linspace(-10, 10, 1000)[:, None]
+    signal = np.sinc(X[:, 0] / np.pi)
+    t = signal + noise * rng.standard_normal(rows)
+    return KernelTask(X, t, grid, np.sinc(grid[:, 0] / np.pi), 1 / 9)
+
+
+def ripley(rows: int, tests: int = 2000) -> KernelTask:
+    """Two overlapping classes, each a mixture of two round Gaussians of variance 0.03."""
+    rng = np.random.default_rng(404 + rows)
+    centres = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
+
+    def draw(n: int) -> tuple[Array, Integers]:
+        t = np.arange(n) % 2
+        rng.shuffle(t)
+        middle = centres[t, rng.integers(0, 2, n)]
+        return middle + math.sqrt(0.03) * rng.standard_normal((n, 2)), t
+
+    return KernelTask(*draw(rows), *draw(tests), 4.0)
+
+
+WORKLOADS: dict[str, Callable[..., Task | KernelTask]] = {
+    "sparse_probit": sparse_probit,
+    "wide": wide,
+    "curved": curved,
+    "sinc": sinc,
+    "ripley": ripley,
+}

@@ -64,6 +64,7 @@ ARRAY_LAYER = {
         "vb_blocks",
         "vb_linear",
         "vb_rows",
+        "columns",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -36,7 +36,10 @@ def user_graph(form):
 
 @pytest.mark.parametrize(("form", "power"), [("sd", 1.0), ("precision", -2.0), ("variance", 2.0)])
 def test_the_noise_is_found_by_value(form, power):
-    assert noise_of(read_model(user_graph(form)), ("noise",)) == ("noise", power)
+    noise = noise_of(read_model(user_graph(form)), ("noise",))
+    assert noise[:2] == ("noise", power)
+    assert noise.sd({"noise": 0.3**power}) == pytest.approx(0.3)
+    np.testing.assert_allclose(noise.target, T, rtol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["by row", "student", "shifted"])

@@ -1,0 +1,107 @@
+"""Data that should not happen: a finite answer or a clear error, by the estimators and by `fit`."""
+
+import numpy as np
+import pytensor
+import pytest
+
+import ardvark as av
+from ardvark.errors import InputError
+from ardvark.sklearn import RVC, RVR
+
+RNG = np.random.default_rng(404)
+X = np.linspace(-3, 3, 20)[:, None]
+T = np.sinc(X[:, 0]) + 0.1 * RNG.normal(size=20)
+LABELS = (T + 0.3 * RNG.normal(size=20) > T.mean()).astype(int)
+TWICE = (np.repeat(X, 2, axis=0), np.repeat(T, 2), np.repeat(LABELS, 2))
+ROWS = {
+    "duplicate rows": TWICE,
+    "the same row": (np.ones((6, 1)), np.arange(6.0), np.array([0, 1, 0, 1, 1, 0])),
+    "two rows": (X[[0, -1]], T[[0, -1]], np.array([0, 1])),
+    "huge": (1e8 * X, 1e8 * T, LABELS),
+    "tiny": (1e-8 * X, 1e-8 * T, LABELS),
+}
+KERNELS = {
+    "median": av.RBF(width="median"),
+    "singular": av.RBF(width=1e6),
+    "identity": av.RBF(width=1e-9),
+    "linear": av.Linear(),
+    "polynomial": av.Polynomial(3),
+    "thin plate": av.ThinPlate(width="median"),
+}
+
+
+def all_finite(*numbers):
+    return all(np.isfinite(n).all() for n in numbers)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_estimators_give_finite_answers(rows, kernel):
+    inputs, target, labels = ROWS[rows]
+    curve = RVR(KERNELS[kernel]).fit(inputs, target)
+    assert all_finite(curve.log_evidence_, curve.noise_, *curve.predict(inputs, return_std=True))
+    classes = RVC(KERNELS[kernel]).fit(inputs, labels)
+    assert all_finite(classes.log_evidence_, classes.predict_proba(inputs))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_constant_target_needs_the_bias_alone(kernel):
+    curve = RVR(KERNELS[kernel]).fit(X, np.full(20, 3.0))
+    assert len(curve.relevance_) == 0
+    np.testing.assert_allclose(curve.predict(10 * X), 3.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e-150])
+def test_a_target_of_any_scale(scale):
+    curve = RVR(KERNELS["median"]).fit(X, scale * T)
+    assert all_finite(curve.log_evidence_, *curve.predict(X, return_std=True))
+
+
+def test_one_row():
+    curve = RVR(KERNELS["median"]).fit(X[:1], T[:1])
+    assert curve.predict(X[:1]) == pytest.approx(T[:1], rel=1e-3)
+    with pytest.raises(InputError, match="one class only"):
+        RVC().fit(X[:1], LABELS[:1])
+
+
+def test_a_target_of_zeros_has_no_noise_to_find():
+    with pytest.raises(ValueError, match=r"zero everywhere.*give `noise`"):
+        RVR().fit(X, np.zeros(20))
+    assert all_finite(RVR(noise=0.1).fit(X, np.zeros(20)).predict(X))
+
+
+def test_an_identity_kernel_is_the_identity():
+    """Terms of order 1e18 must not cancel to something else on the diagonal."""
+    np.testing.assert_array_equal(av.RBF(width=1e-9)(X, X), np.eye(20))
+
+
+def test_steps_that_promise_rounding_end():
+    """Thin plates on duplicate rows: one weight came and went for 1e5 steps."""
+    curve = RVR(KERNELS["thin plate"]).fit(*TWICE[:2])
+    assert curve.n_iter_ < 3000
+
+
+def fitted(build, *data, **options):
+    model = build(*data, **options)
+    with pytensor.config.change_flags(cxx=""):
+        tree = av.fit(model, av.Laplace(), draws=4, random_seed=1, progressbar=False)
+        return tree, av.predict(model, tree, data[0])
+
+
+@pytest.mark.filterwarnings(
+    "ignore:laplace. the search has explained:ardvark.errors.AccuracyWarning"
+)
+@pytest.mark.parametrize("case", ["constant", "duplicate rows", "two rows", "one row"])
+def test_graphs_with_an_inferred_width_too(case):
+    """A constant target drives the noise to its least, where sites no longer look Gaussian."""
+    data = {"constant": (X, np.full(20, 3.0)), "one row": (X[:1], T[:1])}
+    tree, predicted = fitted(av.models.rvm_regression, *(data.get(case) or ROWS[case][:2]))
+    assert all_finite(tree["fit"]["log_evidence"], predicted)
+    assert tree.attrs["converged"]
+
+
+def test_classes_of_a_graph():
+    tree, chances = fitted(av.models.rvm_classification, *TWICE[::2], kernel=KERNELS["identity"])
+    assert all_finite(tree["fit"]["log_evidence"], chances)
+    with pytest.raises(InputError, match="one class only"):
+        av.models.rvm_classification(X[:1], LABELS[:1])
