@@ -23,7 +23,7 @@ def log_subset_prior(n_inputs: int, expected_inputs: float) -> Array:
     """Give log p(I) of a subset of each size 0..n_inputs."""
     size = np.arange(n_inputs + 1)
     log_subsets = gammaln(n_inputs + 1) - gammaln(size + 1) - gammaln(n_inputs - size + 1)
-    return _log_sizes(size, expected_inputs) - log_subsets
+    return np.asarray(_log_sizes(size, expected_inputs) - log_subsets)
 
 
 def subset_variable(name: str, n_inputs: int, expected_inputs: float, dims: str) -> Any:
