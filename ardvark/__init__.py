@@ -36,6 +36,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.nuts import NUTS as NUTS
     from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
+    from ardvark.inference.reversible_jump import ReversibleJump as ReversibleJump
     from ardvark.inference.smc import SMC as SMC
     from ardvark.models.covariances import ARDGaussian as ARDGaussian
     from ardvark.models.covariances import ARDLinear as ARDLinear
@@ -70,6 +71,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "Polynomial": "models.kernels",
     "Predictive": "inference.hyper",
     "RBF": "models.kernels",
+    "ReversibleJump": "inference.reversible_jump",
     "SMC": "inference.smc",
     "Sampled": "inference.hyper",
     "Spline": "models.kernels",
@@ -113,6 +115,7 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Predictive",
+    "ReversibleJump",
     "Sampled",
     "Spline",
     "ThinPlate",

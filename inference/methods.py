@@ -5,6 +5,7 @@ Four kinds:
 * "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
   the hyperparameters are settled around it (`hyper.py`).
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
+* "jump": moves between subsets of the inputs; how, depends on the family (`routes.py`).
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.
 * "slice": a Markov chain on the Gaussian block given its sites, at fixed hyperparameters.
 """
@@ -34,6 +35,7 @@ METHODS: dict[str, MethodEntry] = {
     "laplace": MethodEntry("laplace", "Laplace", "gaussian"),
     "ep": MethodEntry("ep", "EP", "gaussian"),
     "exact": MethodEntry("exact", "Exact", "exact"),
+    "reversible_jump": MethodEntry("reversible_jump", "ReversibleJump", "jump"),
     "nuts": MethodEntry("nuts", "NUTS", "sampler", "sample_nuts"),
     "smc": MethodEntry("smc", "SMC", "sampler", "sample_smc"),
     "elliptical_slice": MethodEntry("elliptical_slice", "EllipticalSlice", "slice"),

@@ -4,9 +4,10 @@
     run_chain      one chain from its own start: stored states, the subset of every sweep
     class_probabilities, log_labels        P(t | x), averaged over draws or for each of them
 
-Chains begin at dispersed places: the first at the empty subset, the second at all inputs, others at
-random subsets. Quantities that are kept by kernel are those of exchangeable kernels (labels may
-switch); subsets, class probabilities and predictions do not depend on the names of kernels.
+Chains begin at dispersed places: the first at all inputs, the others at random subsets, with Gibbs
+updates before the first jump, for without an order in the allocations no birth succeeds.
+Quantities that are kept by kernel are those of exchangeable kernels (labels may switch); subsets,
+class probabilities and predictions do not depend on the names of kernels.
 """
 
 import math
@@ -28,7 +29,9 @@ from ardvark.inference.mixture_kernels import (
     Problem,
     State,
     add_input,
+    draw_coefficients,
     draw_mean,
+    draw_probabilities,
     propose,
     refresh_empty,
     run_ladder,
@@ -44,6 +47,7 @@ __all__ = [
     "Scale",
     "background_draws",
     "class_probabilities",
+    "draw_at",
     "log_labels",
     "make_problem",
     "run_chains",
@@ -79,7 +83,7 @@ class Chain(NamedTuple):
 
 def make_problem(
     z: Array,
-    label: Array,
+    label: npt.NDArray[np.int64],
     log_prior: Array,
     shape: float,
     g: float,
@@ -133,7 +137,7 @@ def start(rng: Any, p: Problem, n_classes: int, n_kernels: int, number: int, run
     """Begin chain `number` at its own subset, coefficients as if its inputs had just been born."""
     n_inputs, n_rows = p.z.shape
     state = empty_state((rungs,), n_classes, n_kernels, n_inputs, n_rows)
-    share = (0.0, 1.0)[number] if number < 2 else rng.random()
+    share = 1.0 if number == 0 else rng.uniform(0.25, 1.0)
     state.on[:] = rng.random(n_inputs) < share
     for t in range(rungs):
         refresh_empty(rng, p.label, rung(state, t))
@@ -190,6 +194,27 @@ def empty_state(
     )
 
 
+def draw_at(rng: Any, p: Problem, on: Any, d: Any, n_classes: int, n_kernels: int) -> State:
+    """Draw all else at given subsets (draw, input) and allocations (draw, row)."""
+    states = empty_state((len(on),), n_classes, n_kernels, *p.z.shape)
+    states.on[:], states.d[:], states.c[:] = on, d, p.label
+    fill_at(rng, p, states)
+    return states
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_at(rng: Any, p: Problem, states: State) -> None:
+    """Fill states whose subset and allocations are given; coefficients by SETTLE updates each."""
+    for i in range(states.on.shape[0]):
+        s = rung(states, i)
+        draw_probabilities(rng, s)
+        for j in range(p.z.shape[0]):
+            if s.on[j]:
+                propose(rng, p, s, j)
+                for _ in range(SETTLE):
+                    draw_coefficients(rng, p, s, j)
+
+
 # --- the background's own block ----------------------------------------------------------------
 
 
@@ -239,7 +264,7 @@ def class_probabilities(states: State, z: Array) -> Array:
     return np.asarray(total / len(states.P))
 
 
-def log_labels(states: State, z: Array, label: Array) -> Array:
+def log_labels(states: State, z: Array, label: npt.NDArray[np.int64]) -> Array:
     """Log p(t_n | x_n) of each draw and row, (draw, row); the label must be known."""
     out = np.empty((len(states.P), z.shape[1]))
     single = np.empty((z.shape[1], states.P.shape[-1]))

@@ -175,7 +175,7 @@ def meet(posterior: Any, proposal: Any) -> float:
         if abs(new - r) < 1e-10 * r:
             break
         r = new
-    return centre + math.log(r)
+    return float(centre + math.log(r))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

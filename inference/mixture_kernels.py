@@ -97,7 +97,7 @@ def pick(rng: Any, weight: Any) -> int:
         left -= weight[k]
         if left < 0:
             return k
-    return weight.shape[0] - 1
+    return int(weight.shape[0] - 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -312,7 +312,7 @@ def log_weight(p: Problem, s: State, j: int) -> float:
         total += (0.5 * n - more) * math.log(tau) - 0.5 * n * LOG_2_PI
         precision = 1.0 + n * tau
         total -= 0.5 * math.log(precision) + 0.5 * n * tau * centre[k] ** 2 / precision
-    return total
+    return float(total)
 
 
 # --- jumps: `new` enters, `old` leaves, -1 is nobody -------------------------------------------

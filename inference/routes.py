@@ -22,6 +22,8 @@ ANY = "any"
 FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> module:function
     ("gaussian", "sites"): "runs:fit_gaussian",
     ("exact", "sites"): "runs:fit_exact",
+    ("jump", "mixture"): "mixture_runs:fit_mixture",
+    ("exact", "mixture"): "mixture_runs:fit_enumerated",
     ("sampler", ANY): "sampling:fit_sampler",
     ("slice", ANY): "slices:fit_slices",
     ("gaussian", "softmax"): "softmax_runs:fit_softmax",
@@ -36,6 +38,7 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
     "softmax": "softmax_runs:predict_softmax",
     "process": "process_route:predict_process",
+    "mixture": "mixture_runs:predict_mixture",
 }
 
 

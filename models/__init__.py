@@ -11,6 +11,7 @@ from ardvark.models.registry import builder as _builder
 if _t.TYPE_CHECKING:
     from ardvark.models.ard import ard_classification as ard_classification
     from ardvark.models.ard import ard_regression as ard_regression
+    from ardvark.models.mixture import rbf_mixture as rbf_mixture
     from ardvark.models.rvm import rvm_classification as rvm_classification
     from ardvark.models.rvm import rvm_regression as rvm_regression
     from ardvark.models.svm import trigonometric_svm as trigonometric_svm
@@ -18,6 +19,7 @@ if _t.TYPE_CHECKING:
 __all__ = [
     "ard_classification",
     "ard_regression",
+    "rbf_mixture",
     "rvm_classification",
     "rvm_regression",
     "trigonometric_svm",

@@ -2,7 +2,7 @@
 
     P ~ Dirichlet(1),   w_k ~ Dirichlet(1)          probabilities of the classes, of their kernels
     I ~ subset prior                                the inputs that the kernels describe
-    β_j ~ Gamma(g, h_j),  τ_jd ~ Gamma(shape, β_j),  m_jd ~ N(ξ_j, 1/κ_j)
+    β_j ~ Gamma(g, h_j) above (resolution R_j)²,  τ_jd ~ Gamma(shape, β_j),  m_jd ~ N(ξ_j, 1/κ_j)
 
     p(t_n = k, x_n) = P_k Σ_d w_kd Π_{j in I} N(x_nj; m_jd, 1/τ_jd) · Π_{j not in I} p0_j(x_nj)
 
@@ -26,6 +26,9 @@ its coefficients have no Gibbs updates, and the background is gone, since it can
     α, g, h, κ, ξ                        shape, g, h, 1/R², mid-range; h=None is 10/R², R the range
     λ, I                                 expected_inputs, included
 
+The paper has no resolution, and then no posterior where values repeat: a kernel on enough equal
+values has an evidence without bound, as β goes to 0. The least β gives kernels a least width.
+
 All defaults follow the range of an input, over unlabelled rows too: no unit enters. The coefficients
 of an input that is not used have their prior, so that the graph is one space for all subsets.
 """  # noqa: E501
@@ -39,8 +42,15 @@ import pytensor.tensor as pt
 
 from ardvark.errors import InputError
 from ardvark.models.card import Card, remember
-from ardvark.models.checks import as_classes, as_inputs, one_of, positive, positive_integer
-from ardvark.models.inputs import Array
+from ardvark.models.checks import (
+    as_classes,
+    as_inputs,
+    non_negative,
+    one_of,
+    positive,
+    positive_integer,
+)
+from ardvark.models.inputs import Array, Inputs
 from ardvark.models.subset_prior import subset_variable
 
 __all__ = ["BACKGROUNDS", "TARGETS", "MixtureCard", "MixturePrior", "rbf_mixture"]
@@ -62,6 +72,7 @@ class MixturePrior:
     h: Array  # (feature,)
     centre: Array  # ξ, mid-range
     spread: Array  # R, range: κ = 1/R²
+    resolution: float  # β is above (resolution R)²
     expected_inputs: float
 
 
@@ -83,6 +94,7 @@ def rbf_mixture(
     shape: float = 2.0,
     g: float = 0.2,
     h: Any = None,
+    resolution: float = 0.1,
     expected_inputs: float = 1.0,
 ) -> Any:
     """Build the graph of class-conditional mixtures of shared kernels on a subset of the inputs.
@@ -101,12 +113,22 @@ def rbf_mixture(
         Density of labels and inputs, or of the labels given the inputs.
     shape, g, h : float
         Gamma(shape, β) for precisions, Gamma(g, h) for β; `h=None` is 10/R² by input.
+    resolution : float
+        Share of an input's range below which kernels are not meant to tell values apart; 0: none.
     expected_inputs : float
         Rate of the Poisson prior over the size of the subset.
     """
     inputs = as_inputs(X)
     label, classes = as_classes(t, len(inputs), unlabelled=True)
-    prior = _prior(inputs, len(classes), n_kernels, background, shape, g, h, expected_inputs)
+    numbers = {
+        "shape": positive(shape, "shape"),
+        "g": positive(g, "g"),
+        "resolution": non_negative(resolution, "resolution"),
+        "expected_inputs": positive(expected_inputs, "expected_inputs"),
+    }
+    prior = _prior(inputs, len(classes), n_kernels, background, h, numbers)
+    if prior.resolution == 0:
+        _refuse_repeated_values(inputs, prior)
     target = one_of(target, TARGETS, "target")
     coords = {
         "row": np.arange(len(inputs)),
@@ -150,36 +172,43 @@ def _new_data(X_new: Array) -> dict[str, Array]:
 
 
 def _prior(
-    inputs: Array,
+    inputs: Inputs,
     n_classes: int,
     n_kernels: int,
     background: str,
-    shape: float,
-    g: float,
     h: Any,
-    expected_inputs: float,
+    numbers: dict[str, float],
 ) -> MixturePrior:
     kernels = positive_integer(n_kernels, "n_kernels")
     low, high = np.min(inputs, axis=0), np.max(inputs, axis=0)
     spread = high - low
     if not (spread > 0).all():
-        name = inputs.feature_names[int(np.argmin(spread))]  # type: ignore[attr-defined]
+        name = inputs.feature_names[int(np.argmin(spread))]
         raise InputError(
             f"X has a constant column, {name!r}: its range is the scale of its kernels, and it can "
             f"tell nothing. Remove it."
         )
-    rate = 10 / spread**2 if h is None else np.full(len(spread), positive(h, "h"))
     return MixturePrior(
-        n_classes,
-        kernels,
-        kernels if one_of(background, BACKGROUNDS, "background") == "mixture" else 1,
-        positive(shape, "shape"),
-        positive(g, "g"),
-        rate,
-        (low + high) / 2,
-        spread,
-        positive(expected_inputs, "expected_inputs"),
+        n_classes=n_classes,
+        n_kernels=kernels,
+        n_background=kernels if one_of(background, BACKGROUNDS, "background") == "mixture" else 1,
+        h=10 / spread**2 if h is None else np.full(len(spread), positive(h, "h")),
+        centre=(low + high) / 2,
+        spread=spread,
+        **numbers,
     )
+
+
+def _refuse_repeated_values(inputs: Inputs, prior: MixturePrior) -> None:
+    """Refuse a column with so many equal values that its evidence has no bound."""
+    most = [np.unique(column, return_counts=True)[1].max() for column in np.asarray(inputs).T]
+    worst = int(np.argmax(most))
+    others = max(prior.n_kernels, prior.n_background) - 1
+    if (most[worst] - 1) / 2 >= prior.g + prior.shape * others:
+        raise InputError(
+            f"X has the same value {most[worst]} times in {inputs.feature_names[worst]!r}: with "
+            f"resolution=0 a kernel on it has an evidence without bound. Give a resolution > 0."
+        )
 
 
 # --- the variables ----------------------------------------------------------------------------
@@ -195,8 +224,14 @@ def _class_variables(prior: MixturePrior) -> dict[str, Any]:
 
 def _kernel_variables(prior: MixturePrior, name: str, dim: str) -> dict[str, Any]:
     a, g = np.array(prior.shape), np.array(prior.g)
+    floor = (prior.resolution * prior.spread) ** 2
     dims = ("feature", dim)
-    rate = pm.Gamma(f"{name}_rate", g, prior.h, dims="feature")
+    above = pm.Gamma.dist(g, prior.h)
+    rate = (
+        pm.Truncated(f"{name}_rate", above, lower=floor, dims="feature")
+        if prior.resolution > 0
+        else pm.Gamma(f"{name}_rate", g, prior.h, dims="feature")
+    )
     return {
         f"{name}_precision": pm.Gamma(f"{name}_precision", a, rate[:, None], dims=dims),
         f"{name}_mean": pm.Normal(

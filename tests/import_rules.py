@@ -52,6 +52,11 @@ ARRAY_LAYER = {
         "evidence_search",
         "process_evidence",
         "elliptical_slice",
+        "mixture",
+        "mixture_background",
+        "mixture_exact",
+        "mixture_kernels",
+        "reversible_jump",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
