@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from scipy.special import gammaincc
 
 from ardvark.errors import InputError
 from ardvark.models.card import Card, remember
@@ -223,21 +224,44 @@ def _class_variables(prior: MixturePrior) -> dict[str, Any]:
 
 
 def _kernel_variables(prior: MixturePrior, name: str, dim: str) -> dict[str, Any]:
-    a, g = np.array(prior.shape), np.array(prior.g)
-    floor = (prior.resolution * prior.spread) ** 2
+    a = np.array(prior.shape)
     dims = ("feature", dim)
-    above = pm.Gamma.dist(g, prior.h)
-    rate = (
-        pm.Truncated(f"{name}_rate", above, lower=floor, dims="feature")
-        if prior.resolution > 0
-        else pm.Gamma(f"{name}_rate", g, prior.h, dims="feature")
-    )
+    rate = _rate(f"{name}_rate", prior)
     return {
         f"{name}_precision": pm.Gamma(f"{name}_precision", a, rate[:, None], dims=dims),
         f"{name}_mean": pm.Normal(
             f"{name}_mean", prior.centre[:, None], sigma=prior.spread[:, None], dims=dims
         ),
     }
+
+
+def _rate(name: str, prior: MixturePrior) -> Any:
+    """β above its least value; the loop of pm.Truncated takes minutes to compile."""
+    if prior.resolution == 0:
+        return pm.Gamma(name, np.array(prior.g), prior.h, dims="feature")
+    floor = (prior.resolution * prior.spread) ** 2
+    mass = gammaincc(prior.g, prior.h * floor)
+
+    def logp(value: Any, g: Any, h: Any) -> Any:
+        density = g * pt.log(h) - pt.gammaln(g) + (g - 1) * pt.log(value) - h * value
+        return pt.switch(value > floor, density - np.log(mass), -np.inf)
+
+    def dist(g: Any, h: Any, size: Any) -> Any:
+        return pt.gammainccinv(g, pm.Uniform.dist(np.zeros_like(mass), mass)) / h
+
+    return pm.CustomDist(
+        name,
+        np.array(prior.g),
+        prior.h,
+        logp=logp,
+        dist=dist,
+        support_point=lambda rv, size, g, h: pt.constant(floor + prior.g / prior.h),
+        transform=pm.distributions.transforms.Interval(
+            bounds_fn=lambda *_: (pt.constant(floor), None)
+        ),
+        class_name="GammaAbove",
+        dims="feature",
+    )
 
 
 def _background_probability(prior: MixturePrior) -> Any:

@@ -299,7 +299,7 @@ def test_planted_faults_are_caught(tiny):
 
 
 def test_units_do_not_matter_but_do_as_printed(tiny):
-    other = Tiny(unit=1000.0)
+    other = Tiny(unit=1 / 1000)
     np.testing.assert_allclose(other.exact.probability, tiny.exact.probability, atol=1e-10)
     share, error = other.run(other.problem, sweeps=20000)
     assert np.all(np.abs(share - tiny.exact.probability) < 4 * error)
@@ -307,7 +307,8 @@ def test_units_do_not_matter_but_do_as_printed(tiny):
     for case in (tiny, other):
         printed = case.problem._replace(log_p0=13 * np.log(case.spread))
         inclusion.append(case.run(printed, sweeps=4000)[0] @ (np.arange(8) // 2 % 2))
-    assert inclusion[1] < 0.01 < 0.5 < inclusion[0] or inclusion[0] - inclusion[1] > 0.3
+    assert inclusion[0] < 0.01
+    assert inclusion[1] > 0.99
 
 
 def test_same_seed_same_chains(tiny):
