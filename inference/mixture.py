@@ -6,8 +6,8 @@
 
 Chains begin at dispersed places: the first at all inputs, the others at random subsets, with Gibbs
 updates before the first jump, for without an order in the allocations no birth succeeds.
-Quantities that are kept by kernel are those of exchangeable kernels (labels may switch); subsets,
-class probabilities and predictions do not depend on the names of kernels.
+Subsets, class probabilities and predictions do not depend on the names of the kernels; for what
+does, `relabelled` gives all draws the same names.
 """
 
 import math
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+from scipy.optimize import linear_sum_assignment
 
 from ardvark.inference.mixture_background import (
     BackgroundPrior,
@@ -50,6 +51,7 @@ __all__ = [
     "draw_at",
     "log_labels",
     "make_problem",
+    "relabelled",
     "run_chains",
 ]
 
@@ -213,6 +215,33 @@ def fill_at(rng: Any, p: Problem, states: State) -> None:
                 propose(rng, p, s, j)
                 for _ in range(SETTLE):
                     draw_coefficients(rng, p, s, j)
+
+
+def relabelled(states: State) -> State:
+    """Give every draw's kernels the names under which its allocations agree most with the others.
+
+    Kernels are exchangeable, so any names are right; these make quantities by kernel comparable.
+    The first draw is the pivot (Marin, Mengersen & Robert 2005), then the usual kernel of each row.
+    """
+    n_kernels = states.w.shape[-1]
+    rows = np.arange(states.d.shape[1])
+    d, order = states.d, np.tile(np.arange(n_kernels), (len(states.d), 1))
+    pivot = d[0]
+    for _ in range(2):
+        for i, allocation in enumerate(d):
+            agree = np.zeros((n_kernels, n_kernels))
+            np.add.at(agree, (pivot, allocation), 1.0)
+            order[i] = linear_sum_assignment(-agree)[1]  # new name -> old name
+        votes = np.zeros((len(rows), n_kernels))
+        for i, allocation in enumerate(d):
+            votes[rows, np.argsort(order[i])[allocation]] += 1.0
+        pivot = votes.argmax(axis=1)
+    return states._replace(
+        d=np.take_along_axis(np.argsort(order, axis=1), d, axis=1),
+        w=np.take_along_axis(states.w, order[:, None, :], axis=2),
+        mean=np.take_along_axis(states.mean, order[:, None, :], axis=2),
+        tau=np.take_along_axis(states.tau, order[:, None, :], axis=2),
+    )
 
 
 # --- the background's own block ----------------------------------------------------------------

@@ -3,7 +3,7 @@
 The graph is one space for all subsets: an input outside the subset still has kernel coefficients,
 one inside still has a background. Draws are completed to draws of that graph: what the data do not
 reach is drawn from its prior, the background of an excluded input from its own posterior, which
-depends on nothing else.
+depends on nothing else. Kernels have the names under which draws agree.
 
 | group | here |
 |---|---|
@@ -32,6 +32,7 @@ from ardvark.inference.mixture import (
     draw_at,
     log_labels,
     make_problem,
+    relabelled,
     run_chains,
 )
 from ardvark.inference.mixture_background import Evidence, mixture_evidence
@@ -204,7 +205,7 @@ def _groups(
 ) -> dict[str, xr.Dataset]:
     """`posterior`, `log_likelihood` and what is known of each draw."""
     chains, draws = len(states), len(states[0].on)
-    both = State(*(np.concatenate(part) for part in zip(*states, strict=True)))
+    both = relabelled(State(*(np.concatenate(part) for part in zip(*states, strict=True))))
     values = _completed(read, problem, both, np.random.default_rng(seeds[0]), seeds[1])
     shaped = {n: v.reshape((chains, draws, *v.shape[1:])) for n, v in values.items()}
     named = {rv.name: shaped[rv.name] for rv in model.free_RVs}
@@ -237,6 +238,11 @@ def _completed(
     other = _prior_draws(p, shape, prior.n_background, rng)
     fresh = rng.dirichlet(np.ones(prior.n_background), size=shape)
     on = s.on[..., None]
+    v, tau0, mean0 = (
+        np.where(on, *pair) for pair in ((fresh, v), (other[1], tau0), (other[0], mean0))
+    )
+    order = np.argsort(mean0, axis=-1)  # kernels of a background go by their means
+    v, tau0, mean0 = (np.take_along_axis(part, order, axis=-1) for part in (v, tau0, mean0))
     centre, spread = prior.centre[:, None], prior.spread[:, None]
     return {
         "included": s.on.astype(np.int64),
@@ -245,9 +251,9 @@ def _completed(
         "kernel_mean": centre + spread * np.where(on, s.mean, mean),
         "kernel_precision": np.where(on, s.tau, tau) / spread**2,
         "kernel_rate": np.where(s.on, s.beta, beta) * prior.spread**2,
-        "background_probability": np.where(on, fresh, v),
-        "background_mean": centre + spread * np.where(on, other[0], mean0),
-        "background_precision": np.where(on, other[1], tau0) / spread**2,
+        "background_probability": v,
+        "background_mean": centre + spread * mean0,
+        "background_precision": tau0 / spread**2,
         "background_rate": np.where(s.on, other[2], beta0) * prior.spread**2,
     }
 

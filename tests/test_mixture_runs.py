@@ -9,6 +9,7 @@ from test_mixture_kernels import Judge
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.inference.mixture import empty_state, relabelled
 from ardvark.inference.mixture_runs import fit_mixture, read_mixture
 from ardvark.models.registry import sample_data
 
@@ -165,3 +166,18 @@ def test_prior_is_read_in_the_units_of_the_graph():
     np.testing.assert_allclose(read.h, 10.0)
     np.testing.assert_allclose(np.ptp(read.z, axis=1), 1.0)
     assert read.label.min() == -1
+
+
+def test_kernels_get_the_same_names_in_every_draw():
+    rng = np.random.default_rng(4)
+    true, draws = rng.integers(3, size=20), 30
+    states = empty_state((draws,), 2, 3, 2, 20)
+    for i in range(draws):
+        switch = rng.permutation(3)  # old name of each kernel in this draw
+        states.d[i] = switch[true]
+        states.w[i][:, switch] = [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]
+        states.mean[i][:, switch] = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    named = relabelled(states)
+    for part in (named.w, named.mean, named.d):
+        np.testing.assert_array_equal(part, np.broadcast_to(part[:1], part.shape))
+    assert not np.array_equal(states.d, np.broadcast_to(states.d[:1], states.d.shape))
