@@ -104,7 +104,7 @@ def replicate(name: str, *, seed: int = 1, chains: int = 4, **settings: Any) -> 
 
 def _split(published: Published, seed: int) -> tuple[Any, Any, Any, Any]:
     data = av.load(published.data)
-    if len(data.splits) == 1:
+    if len(data.splits) == 1 and len(data.splits[0].train) == published.train:
         train, test = (np.asarray(rows) for rows in (data.splits[0].train, data.splits[0].test))
     else:
         order = np.random.default_rng(seed).permutation(len(data.X))
