@@ -181,3 +181,16 @@ def test_kernels_get_the_same_names_in_every_draw():
     for part in (named.w, named.mean, named.d):
         np.testing.assert_array_equal(part, np.broadcast_to(part[:1], part.shape))
     assert not np.array_equal(states.d, np.broadcast_to(states.d[:1], states.d.shape))
+
+
+@pytest.mark.filterwarnings("ignore::ardvark.errors.ConvergenceWarning")  # a short run
+def test_a_joint_density_takes_inputs_that_describe_each_other():
+    """The class knows nothing of x0 and x1; they are in for their dependence, x2 is not."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100, 3))
+    X[:, 1] = X[:, 0] + 0.3 * rng.normal(size=100)
+    model = av.models.rbf_mixture(X, rng.integers(2, size=100), n_kernels=2)
+    tree = av.fit(model, SHORT, draws=50, chains=2, random_seed=1, progressbar=False)
+    inclusion = tree["fit"].inclusion.values
+    assert inclusion[:2].min() > 0.95
+    assert inclusion[2] < 1 / 3  # its prior, λ over three inputs
