@@ -52,6 +52,7 @@ ARD = "kappa_a"  # what the covariance of a process calls its own
 SIDES = {"features": ("lam", "feature_term"), "samples": ("w", "sample_term")}
 CONSTANT = "constant"
 KINDS = ("features", "samples", "weights")
+WITHOUT_WEIGHTS = ("rbf_mixture",)  # models in which an input is in the subset or not
 USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
 
@@ -81,7 +82,7 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
 
     Inputs with a scale each have the columns ``scale`` (fitted, or its posterior mean),
     ``relevance`` and ``rank``; the features of a process ``kappa``, ``relevance``, ``sd`` of that,
-    and ``rank``.
+    and ``rank``; models of subsets without weights ``inclusion``, ``relevance`` and ``rank``.
     """
     if of not in (None, *KINDS):
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
@@ -98,6 +99,8 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
     scale = None if of == "weights" else _input_scale(tree)
     if scale is not None:
         return _ranked(_inputs(tree, scale))
+    if tree.attrs.get("model") in WITHOUT_WEIGHTS and of != "weights":
+        return _ranked(_by_inclusion(tree))
     variables = _feature_variables(tree)
     tables = [_one_variable(tree, name, prefix=len(variables) > 1) for name in variables]
     return _ranked(pd.concat(tables))
@@ -108,6 +111,16 @@ def _ranked(table: pd.DataFrame) -> pd.DataFrame:
     rank = np.empty(len(table), dtype=int)
     rank[order] = np.arange(1, len(table) + 1)
     return table.assign(rank=rank)
+
+
+def _by_inclusion(tree: xr.DataTree) -> pd.DataFrame:
+    """P(included), which is the relevance where an input has no one weight."""
+    included = tree["posterior"].dataset["included"]
+    counted = draws_of(included).mean(axis=(0, 1))
+    fit = tree["fit"].dataset if "fit" in tree.children else {}
+    inclusion = fit["inclusion"].to_numpy() if "inclusion" in fit else counted
+    index = pd.Index(element_labels(included), name="feature")
+    return pd.DataFrame({"inclusion": inclusion, "relevance": inclusion}, index=index)
 
 
 # ---------------------------------------------------------------- what a tree says of its weights

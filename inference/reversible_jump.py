@@ -49,6 +49,9 @@ class ReversibleJump:
     proposals
         "data": coefficients of a new input come from what the data say of them; "prior": from
         their prior, which is right too and hopeless beyond toys: it is there to compare with.
+    rungs
+        Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
+        hand their states down. 1 is no tempering.
     """
 
     hyper: Any = None
@@ -59,6 +62,7 @@ class ReversibleJump:
     thin: int | None = None
     jumps: int | None = None
     proposals: str = "data"
+    rungs: int = 1
 
     def __post_init__(self) -> None:
         positive_integer(self.sweeps, "sweeps")
@@ -67,6 +71,7 @@ class ReversibleJump:
         for name in ("thin", "jumps"):
             if getattr(self, name) is not None:
                 positive_integer(getattr(self, name), name)
+        positive_integer(self.rungs, "rungs")
         one_of(self.proposals, PROPOSALS, "proposals")
 
     def plan(self, draws: int) -> Plan:

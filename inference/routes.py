@@ -26,6 +26,8 @@ FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> mod
     ("gaussian", "bilinear"): "bilinear_runs:fit_laplace",  # the registry refuses EP
     ("vb", "bilinear"): "bilinear_runs:fit_vb",
     ("sampler", "bilinear"): "bilinear_sampling:fit_sampler",
+    ("jump", "mixture"): "mixture_runs:fit_mixture",
+    ("exact", "mixture"): "mixture_runs:fit_enumerated",
     ("sampler", ANY): "sampling:fit_sampler",
     ("slice", ANY): "slices:fit_slices",
     ("gaussian", "softmax"): "softmax_runs:fit_softmax",
@@ -45,6 +47,7 @@ PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" i
     "process": "process_route:predict_process",
     "subset": "subset_runs:predict_subset",
     "bilinear": "bilinear_predict:predict",
+    "mixture": "mixture_runs:predict_mixture",
 }
 
 

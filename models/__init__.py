@@ -11,6 +11,7 @@ from ardvark.models.registry import builder as _builder
 if _t.TYPE_CHECKING:
     from ardvark.models.ard import ard_classification as ard_classification
     from ardvark.models.ard import ard_regression as ard_regression
+    from ardvark.models.mixture import rbf_mixture as rbf_mixture
     from ardvark.models.rvm import rvm_classification as rvm_classification
     from ardvark.models.rvm import rvm_regression as rvm_regression
     from ardvark.models.sample_feature import (
@@ -26,6 +27,7 @@ if _t.TYPE_CHECKING:
 __all__ = [
     "ard_classification",
     "ard_regression",
+    "rbf_mixture",
     "rvm_classification",
     "rvm_regression",
     "sample_feature_classification",

@@ -113,6 +113,17 @@ def _rvm_regression_variants() -> dict[str, dict[str, Any]]:
     return variants | {"fixed noise": variants["width given"] | {"noise": 0.3}}
 
 
+def _mixture_variants() -> dict[str, dict[str, Any]]:
+    t = sample_data("multiclass")[1].astype(float)
+    t[[2, 7]] = float("nan")
+    return {
+        "default": {"n_kernels": 3},
+        "gaussian background": {"n_kernels": 2, "background": "gaussian"},
+        "unlabelled rows": {"n_kernels": 2, "t": t, "resolution": 0.0},
+        "conditional": {"n_kernels": 2, "target": "conditional", "h": 3.0},
+    }
+
+
 def _svm_variants() -> dict[str, dict[str, Any]]:
     from ardvark.models.covariances import ARDGaussian, ARDLinear
 
@@ -267,6 +278,18 @@ MODELS: dict[str, ModelEntry] = {
         SAMPLE_FEATURE_METHODS,
         _NOT_FOR_PRODUCTS,
         _sample_feature_variants,
+    ),
+    "rbf_mixture": ModelEntry(
+        "mixture",
+        "multiclass",
+        "Sykacek 2000",
+        ("reversible_jump", "exact"),
+        {
+            name: "it is no Gaussian block times one site per row: kernels, allocations and the "
+            "subset are unknown together. Use reversible_jump."
+            for name in ("laplace", "ep", "vb", "nuts", "smc", "elliptical_slice")
+        },
+        _mixture_variants,
     ),
 }
 

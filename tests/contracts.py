@@ -219,6 +219,10 @@ def logp(model: Any, point: dict[str, Any]) -> float:
     for variable in model.free_RVs:
         value = model.rvs_to_values[variable]
         natural = np.asarray(point[variable.name])
+        transform = model.rvs_to_transforms[variable]
+        if transform is not None and not value.name.endswith("log__"):
+            forward = transform.forward(natural, *variable.owner.inputs)
+            natural = forward.eval(mode="FAST_COMPILE")
         values[value.name] = np.log(natural) if value.name.endswith("log__") else natural
     return float(function(values))
 

@@ -65,6 +65,11 @@ ARRAY_LAYER = {
         "vb_linear",
         "vb_rows",
         "columns",
+        "mixture",
+        "mixture_background",
+        "mixture_exact",
+        "mixture_kernels",
+        "reversible_jump",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
