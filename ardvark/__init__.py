@@ -17,6 +17,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.report import report as report
+    from ardvark.diagnostics.selection_plot import plot_selection as plot_selection
     from ardvark.diagnostics.subset_checks import plot_inclusion as plot_inclusion
     from ardvark.diagnostics.subset_checks import subset_diagnostics as subset_diagnostics
     from ardvark.diagnostics.subsets import chosen_subsets as chosen_subsets
@@ -47,6 +48,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
     from ardvark.inference.reversible_jump import ReversibleJump as ReversibleJump
+    from ardvark.inference.select import select_features as select_features
     from ardvark.inference.smc import SMC as SMC
     from ardvark.inference.vb import VB as VB
     from ardvark.models.covariances import ARDGaussian as ARDGaussian
@@ -103,12 +105,14 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "path_errors": "inference.path",
     "plot_inclusion": "diagnostics.subset_checks",
     "plot_path": "diagnostics.path",
+    "plot_selection": "diagnostics.selection_plot",
     "predict": "inference.predict",
     "read_model": "inference.graph",
     "relevance": "diagnostics.relevance",
     "replacements": "diagnostics.subsets",
     "report": "diagnostics.report",
     "search_gamma": "inference.gamma_search",
+    "select_features": "inference.select",
     "sklearn": None,
     "standardise": "models.inputs",
     "steps": None,
@@ -157,12 +161,14 @@ __all__ = [
     "path_errors",
     "plot_inclusion",
     "plot_path",
+    "plot_selection",
     "predict",
     "read_model",
     "relevance",
     "replacements",
     "report",
     "search_gamma",
+    "select_features",
     "sklearn",
     "standardise",
     "steps",

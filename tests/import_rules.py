@@ -70,6 +70,12 @@ ARRAY_LAYER = {
         "mixture_exact",
         "mixture_kernels",
         "reversible_jump",
+        "feature_scores",
+        "feature_selection",
+        "grid_svm",
+        "process_learners",
+        "reconstruction",
+        "smo",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
