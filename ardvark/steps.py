@@ -2,16 +2,24 @@
 
 | step | moves | exact |
 |---|---|---|
-| `EPStep`, `LaplaceStep` | a Normal block given the rest, by an approximation | but for "draw" |
+| `EPStep`, `LaplaceStep`, `VBStep` | a Normal block, by an approximation | but for "draw" |
 | `ExactProbitStep` | a Normal block under a probit likelihood: independent draws | yes |
 | `GammaGibbs` | precisions with a Gamma conditional | yes |
 | `ScaleStep` | precisions and weights along their common scale | yes |
 | `SubsetJump` | a vector of indicators, with or without the weights that they switch | yes |
 """
 
-from ardvark.inference.step_block import EPStep, ExactProbitStep, LaplaceStep
+from ardvark.inference.step_block import EPStep, ExactProbitStep, LaplaceStep, VBStep
 from ardvark.inference.step_gamma import GammaGibbs
 from ardvark.inference.step_scale import ScaleStep
 from ardvark.inference.step_subset import SubsetJump
 
-__all__ = ["EPStep", "ExactProbitStep", "GammaGibbs", "LaplaceStep", "ScaleStep", "SubsetJump"]
+__all__ = [
+    "EPStep",
+    "ExactProbitStep",
+    "GammaGibbs",
+    "LaplaceStep",
+    "ScaleStep",
+    "SubsetJump",
+    "VBStep",
+]

@@ -25,6 +25,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from ardvark.errors import AccuracyWarning, InputError
 from ardvark.inference.approximation import Approximation
 from ardvark.inference.block_moves import KERNELS, approximate_or_prior, move_block
+from ardvark.inference.bound import Bound
 from ardvark.inference.ep import EP
 from ardvark.inference.exact import draw_probit
 from ardvark.inference.gaussian import SiteModel
@@ -32,7 +33,7 @@ from ardvark.inference.graph import read_model
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.sites import Array, ProbitSites
 
-__all__ = ["BlockStep", "EPStep", "ExactProbitStep", "GivenRest", "LaplaceStep"]
+__all__ = ["BlockStep", "EPStep", "ExactProbitStep", "GivenRest", "LaplaceStep", "VBStep"]
 
 
 @dataclass_state
@@ -186,6 +187,14 @@ class LaplaceStep(_ApproximationStep):
     __doc__ = f"{__doc__}{_ApproximationStep.__doc__}"
     name = "laplace_step"
     default_rule = Laplace(tolerance=1e-4, max_iterations=20)
+
+
+class VBStep(_ApproximationStep):
+    """Move a block by the Gaussian of mean-field VB: logit, probit and Gaussian likelihoods."""
+
+    __doc__ = f"{__doc__}{_ApproximationStep.__doc__}"
+    name = "vb_step"
+    default_rule = Bound()
 
 
 class ExactProbitStep(BlockStep):

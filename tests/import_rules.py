@@ -38,6 +38,7 @@ ARRAY_LAYER = {
         "exact",
         "truncated_normal",
         "block_moves",
+        "bound",
         "sampled_kernels",
         "sequential_ard",
         "gaussian_ard",

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
+from ardvark.errors import UnsupportedPair
 from ardvark.inference.block_moves import KERNELS, approximate_or_prior, log_ratio, move_block
+from ardvark.inference.bound import Bound
 from ardvark.inference.ep import EP
+from ardvark.inference.exact import Exact
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.posterior import condition
-from ardvark.inference.sites import GaussianSites, GraphSites, ProbitSites
+from ardvark.inference.sites import GaussianSites, GraphSites, LogitSites, ProbitSites
 
 DRAWS = 6000
 
@@ -64,7 +67,7 @@ def test_exact_kernels_keep_the_posterior(kind, kernel, freedom):
     assert np.abs(z_scores(draws, moments_by_grid(model))).max() < 4
 
 
-@pytest.mark.parametrize("rule", [EP(max_sweeps=1), Laplace(max_iterations=1)])
+@pytest.mark.parametrize("rule", [EP(max_sweeps=1), Laplace(max_iterations=1), Bound()])
 def test_a_rule_that_has_not_converged_is_as_exact(rule):
     model = probit_model()
     q, found = approximate_or_prior(rule, model)
@@ -138,3 +141,39 @@ def test_same_seed_same_moves():
     for kernel in KERNELS:
         runs = [chain(model, lambda w: q, kernel, seed=3, draws=40) for _ in range(2)]
         assert np.array_equal(*runs)
+
+
+# The bound as a rule ------------------------------------------------------------------------------
+
+
+def test_bound_of_gaussian_sites_is_exact():
+    rng = np.random.default_rng(6)
+    sites = GaussianSites(rng.normal(size=7), np.full(7, 2.0), np.full(7, 0.3))
+    model = SiteModel(np.ones(3), rng.normal(size=(7, 3)), rng.normal(size=7), sites, np.ones(3))
+    fit, truth = Bound().approximate(model), Exact().sample(model, 0, rng)
+    assert truth.fit is not None
+    assert np.allclose(fit.posterior.mean, truth.fit.posterior.mean, atol=1e-10)
+    assert fit.log_evidence == pytest.approx(truth.log_evidence, abs=1e-10)
+
+
+@pytest.mark.parametrize("family", [ProbitSites, LogitSites])
+def test_bound_is_below_the_evidence_and_its_gaussian_too_narrow(family):
+    model = probit_model()
+    sites = family(model.sites.sign)
+    model = SiteModel(model.mean, model.projection, model.offset, sites, model.precision)
+    fit = Bound(tolerance=1e-8, max_iterations=2000).approximate(model)
+    axis = np.linspace(-12.0, 12.0, 601)
+    w = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
+    log = model.log_joint(w)
+    evidence = np.log(np.exp(log - log.max()).sum() * (axis[1] - axis[0]) ** 2) + log.max()
+    assert fit.converged
+    assert evidence - 0.2 * 12 < fit.log_evidence < evidence  # Albert & Chib: 0.13 nats a row here
+    assert (np.sqrt(fit.posterior.marginal_variance) < moments_by_grid(model)[1]).all()
+
+
+def test_no_bound_for_other_sites():
+    model = probit_model()
+    sites = GraphSites(lambda eta: -(eta**4), lambda eta: None)
+    other = SiteModel(model.mean, model.projection, model.offset, sites, model.precision)
+    with pytest.raises(UnsupportedPair, match="no bound is known"):
+        Bound().approximate(other)

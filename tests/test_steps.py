@@ -11,6 +11,8 @@ import pytensor
 import pytest
 
 import ardvark as av
+from ardvark.inference.bound import Bound
+from ardvark.inference.graph import read_model
 
 sys.path.insert(0, str(Path(__file__).parent / "references"))
 from cases import CASES, FOLDER
@@ -82,8 +84,10 @@ def test_pm_sample_and_the_compiled_loop_agree():
         model, av.EP(hyper=av.Sampled()), draws=4000, chains=2, random_seed=1, progressbar=False
     )
     known, known_variance = log_summary(tree["posterior"].dataset)
-    for block in (av.steps.EPStep, av.steps.ExactProbitStep):
-        found, variance = log_summary(sample(model, all_steps(model, block))["posterior"].dataset)
+    for block in (av.steps.EPStep, av.steps.VBStep, av.steps.ExactProbitStep):
+        found, variance = log_summary(
+            sample(model, all_steps(model, block), draws=600)["posterior"].dataset
+        )
         assert (np.abs(found - known) / np.sqrt(variance + known_variance)).max() < 4
 
 
@@ -117,6 +121,16 @@ def test_blocks_that_alternate():
     p = sample(model, steps, draws=200, tune=100)["posterior"]
     product = (p["w"].values[..., :, None] * p["lam"].values[..., None, :]).mean(axis=(0, 1))
     assert np.allclose(product, np.outer([1.0, 0.5], [1.0, -1.0, 0.0]), atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit"])
+def test_the_gaussian_of_a_vb_step_is_that_of_vb(name):
+    """Two routes to one bound: the rule of the step, and the blocks of `av.VB` at fixed alpha."""
+    model = CASES[name].build()
+    tree = av.fit(model, av.VB(tolerance=1e-12), draws=4, random_seed=0, progressbar=False)
+    fit = Bound(tolerance=1e-9, max_iterations=5000).approximate(read_model(model).at({}))
+    assert fit.log_evidence == pytest.approx(float(tree["fit"]["elbo"][-1]), abs=1e-6)
+    assert np.allclose(fit.posterior.mean, tree["fit"]["mean_vector"], atol=1e-4)
 
 
 # PyMC's own rules ---------------------------------------------------------------------------------
