@@ -16,6 +16,7 @@ likelihood is settled at |f| = 1, so a variance of f between 1/20 and 20 is all 
 covariance: where f has variance 1), and sd 2 in the log: free of units, no feature preferred.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,7 +35,7 @@ SPREAD_SCALE = 1.5  # sd of log kappa_0 and log kappa_b
 SPREAD_ARD = 2.0  # sd of each log kappa_a
 
 
-class Covariance:
+class Covariance(ABC):
     """What the two have in common: which parameters there are, and which are given."""
 
     __slots__ = ()
@@ -70,20 +71,20 @@ class Covariance:
         """Covariance of the training rows with themselves, jitter included."""
         return self(X, X, kappa) + self.jitter * eye
 
+    @abstractmethod
     def __call__(self, X: Any, Z: Any, kappa: Mapping[str, Any]) -> Any:
         """Give Cov[f(x_n), f(z_m)], (N, M)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def variance(self, X: Array, kappa: Mapping[str, Array]) -> Array:
         """Give Cov[f(x_n), f(x_n)] without jitter, (N,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pull(self, G: Array, X: Array, kappa: Mapping[str, Array], K: Array) -> dict[str, Array]:
         """Gradient of sum(G * Cov[X, X]) in each parameter; K is the covariance without jitter.
 
         G is symmetric (s, s).
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
