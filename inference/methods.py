@@ -1,6 +1,6 @@
 """The methods by name: one line per method, and nothing heavy imported to read it.
 
-Five kinds:
+Six kinds:
 
 * "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
   the hyperparameters are settled around it (`hyper.py`).
