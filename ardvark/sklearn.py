@@ -253,7 +253,8 @@ class _OnRows(_Estimator):
         table = self.kernel_(X, self.X_fit_[which])
         own = isinstance(self.kernel_, Kernel)  # a user's function may keep what it gave
         table = np.asarray(table, float) if own else np.array(table, float)
-        if table.shape != (len(X), which.size) or not np.isfinite(table).all():
+        fits = table.shape == (len(X), which.size)
+        if not fits or not (np.isfinite(table.sum()) or np.isfinite(table).all()):
             raise InputError(
                 f"kernel must give finite numbers of shape {(len(X), which.size)} here, one row "
                 f"per row of X and one column per centre; got shape {table.shape}."

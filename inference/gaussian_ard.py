@@ -308,7 +308,7 @@ class _Search:
             self._watch(abs(self.log_evidence - evidence[-1]), least)
             if self.stage != HELD:
                 self.climb()
-            return self.stage == FINE and self._is_idle(tolerance)
+            return self.stage == FINE and self._is_idle(tolerance) and self.look_at_all(tolerance)
         if self.stage == FINE and not self.look_at_all(tolerance):
             return False
         if self.stage == FINE and (self.noise_is_stationary() or not self.climb()):
@@ -322,7 +322,7 @@ class _Search:
         """Whether many rounds have gained nothing: what their steps promised was rounding."""
         gained = self.log_evidence > self.highest + tolerance
         self.highest = max(self.highest, self.log_evidence)
-        self.idle = 0 if gained else self.idle + 1
+        self.idle = 0 if gained or self.idle >= IDLE else self.idle + 1
         return self.idle >= IDLE
 
     def _watch(self, drift: float, least: float) -> None:

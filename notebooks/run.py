@@ -1,4 +1,4 @@
-"""Run every notebook: `python notebooks/run.py [name ...]`.
+"""Run every notebook: `python notebooks/run.py [01 ...]`.
 
 The sources are jupytext scripts in percent format (NN_name.py), so that no output is ever
 committed. Each is turned into a notebook in a temporary folder and executed there, cell by cell, in
@@ -40,13 +40,15 @@ def run(source: Path, folder: Path) -> str:
 def main() -> int:
     """Run the chosen notebooks one after the other."""
     parser = argparse.ArgumentParser(description="Run every notebook, or those named.")
-    parser.add_argument("names", nargs="*", help="01_five_minutes, ...; default: all of them")
+    parser.add_argument("names", nargs="*", help="01_five_minutes or 01, ...; default: all")
     parser.add_argument("--keep", type=Path, help="folder for the executed notebooks")
     options = parser.parse_args()
     known = [s.stem for s in SOURCES]
-    if unknown := sorted(set(options.names) - set(known)):
-        parser.error(f"no notebook {', '.join(unknown)}; there are: {', '.join(known)}")
-    chosen = [s for s in SOURCES if not options.names or s.stem in options.names]
+    for name in options.names:
+        if not any(stem.startswith(name) for stem in known):
+            parser.error(f"no notebook {name}; there are: {', '.join(known)}")
+    begins = tuple(options.names) or ("",)
+    chosen = [s for s in SOURCES if s.stem.startswith(begins)]
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
