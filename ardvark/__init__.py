@@ -17,6 +17,8 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.report import report as report
+    from ardvark.diagnostics.sbc import sbc as sbc
+    from ardvark.diagnostics.sbc_checks import sbc_summary as sbc_summary
     from ardvark.diagnostics.selection_plot import plot_selection as plot_selection
     from ardvark.diagnostics.subset_checks import plot_inclusion as plot_inclusion
     from ardvark.diagnostics.subset_checks import subset_diagnostics as subset_diagnostics
@@ -111,6 +113,8 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "relevance": "diagnostics.relevance",
     "replacements": "diagnostics.subsets",
     "report": "diagnostics.report",
+    "sbc": "diagnostics.sbc",
+    "sbc_summary": "diagnostics.sbc_checks",
     "search_gamma": "inference.gamma_search",
     "select_features": "inference.select",
     "sklearn": None,
@@ -167,6 +171,8 @@ __all__ = [
     "relevance",
     "replacements",
     "report",
+    "sbc",
+    "sbc_summary",
     "search_gamma",
     "select_features",
     "sklearn",

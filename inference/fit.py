@@ -27,7 +27,7 @@ from ardvark.models.card import card_of
 from ardvark.models.checks import as_seed, positive_integer
 from ardvark.models.registry import MODELS
 
-__all__ = ["fit"]
+__all__ = ["fit", "named_method"]
 
 
 def fit(
@@ -62,7 +62,7 @@ def fit(
     -------
     xr.DataTree, or a list of them with `data=`
     """
-    name, settings = _the_method(method)
+    name, settings = named_method(method)
     run = Run(
         positive_integer(draws, "draws"),
         positive_integer(chains, "chains"),
@@ -109,7 +109,8 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
 # What was asked for ---------------------------------------------------------------------------
 
 
-def _the_method(method: Any) -> tuple[str, Any]:
+def named_method(method: Any) -> tuple[str, Any]:
+    """Give the name of a method and its settings, from either."""
     if isinstance(method, str):
         name = method.lower()
         if name not in METHODS:

@@ -21,7 +21,7 @@ from ardvark.inference.vb_linear import LinearFit, ascend_linear
 from ardvark.inference.vb_reading import Roles, fixed_plan, log_prior, read_roles, rows_of
 from ardvark.inference.vb_rows import FixedRows, FreeNoise, GaussianRows
 
-__all__ = ["checked_hyper", "fit_vb", "why_not_converged"]
+__all__ = ["ascend", "checked_hyper", "fit_vb", "hyper_draws", "why_not_converged"]
 
 _SEARCH = 3.5  # how far from its prior mean a scale is looked for, in logs
 _STEPS = 8  # of the scan; then the best interval is refined
@@ -40,14 +40,8 @@ def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Ascend the bound, and draw from q."""
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     hyper = checked_hyper(settings.hyper, name)
-    roles = Roles(fixed_plan(np.empty(0)), {}, None, None) if hyper else read_roles(latent)
     with progress(name, run.progressbar) as tick:
-        if hyper is not None:
-            ended = _at(latent, roles, fixed_values(hyper, latent.hyper), settings, tick, True)
-        elif roles.scale is None:
-            ended = _at(latent, roles, {}, settings, tick)
-        else:
-            ended = _search(latent, roles, settings, tick)
+        roles, ended = ascend(latent, settings, hyper, tick)
         tick("draws")
         groups = _groups(latent, roles, ended, run)
     return groups, {
@@ -91,6 +85,26 @@ def _caution(roles: Roles, ended: _Ended) -> str:
 
 
 # The ascent ---------------------------------------------------------------------------------------
+
+
+def ascend(
+    latent: LatentGaussian,
+    settings: Any,
+    hyper: Fixed | None,
+    tick: Callable[[str], None],
+    roles: Roles | None = None,
+) -> tuple[Roles, _Ended]:
+    """Ascend the bound, with the hyperparameters in the posterior or at given values.
+
+    `roles` of an earlier ascent on the same graph spare their reading.
+    """
+    if hyper is not None:
+        roles = Roles(fixed_plan(np.empty(0)), {}, None, None)
+        return roles, _at(latent, roles, fixed_values(hyper, latent.hyper), settings, tick, True)
+    roles = roles or read_roles(latent)
+    if roles.scale is None:
+        return roles, _at(latent, roles, {}, settings, tick)
+    return roles, _search(latent, roles, settings, tick)
 
 
 def _at(
@@ -157,7 +171,7 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
     w = state.posterior.draws(n, rng)
     eta = state.posterior.prior.model.predictor(w)
     log_q = state.posterior.log_density(w)
-    theta, log_p, log_q_theta = _hyper_draws(latent, roles, ended, w, rng)
+    theta, log_p, log_q_theta = hyper_draws(latent, roles, ended, w, rng)
     observed = np.asarray(latent.reading.observed_value.eval(mode="FAST_COMPILE"))
     log_likelihood = latent.log_sites_of(eta, theta, observed)
     stats = {
@@ -178,7 +192,7 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
     }
 
 
-def _hyper_draws(
+def hyper_draws(
     latent: LatentGaussian, roles: Roles, ended: _Ended, w: Array, rng: np.random.Generator
 ) -> tuple[dict[str, Array], Array, Array]:
     """Draws of θ; log p(w, θ) and log q(θ) at draws of both, over what is in the model."""

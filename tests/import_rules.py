@@ -89,6 +89,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "latent",
         "adjoint",
         "conditional",
+        "simulate",
         "slice_theta",
         "step_block",
         "step_gamma",
