@@ -17,6 +17,7 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 | (10), (11); a product is printed as a quotient  | `_log_evidence`                               |
 | (12), (13) and the rival after it               | `_error_estimates`                            |
 | gradient at the fixed point: sites stay         | `EP.evidence_gradient`                        |
+| error of the evidence (not in the paper)        | `EP.completed`, `ep_correction.py`            |
 """
 
 import math
@@ -28,6 +29,7 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from ardvark.errors import InputError
 from ardvark.inference.approximation import Cotangents, GaussianFit
+from ardvark.inference.ep_correction import evidence_correction
 from ardvark.inference.ep_kernels import GAUSSIAN, sequential
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.posterior import SPACES, Posterior, condition
@@ -51,6 +53,7 @@ LOG_CONCAVE = (*TWO_CLASSES, GaussianSites, PoissonSites)
 PRESCALE = 50.0  # of z in Qi (13)
 LEAST_DAMPING = 0.02
 PATH_TOLERANCE = 1e-6
+CORRECTED_ROWS = 3000  # beyond, the matrix of all pairs of rows is too large for a mere check
 KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
 SMALL = 1e-6  # variance above which matched moments do not cancel even then
 LOG_HALF = math.log(0.5)
@@ -239,6 +242,13 @@ class EP:
             info=info,
             by_row=_by_row(rows),
         )
+
+    def completed(self, fit: GaussianFit) -> GaussianFit:
+        """Add what is made once, at the end: how far the evidence is off, to second order."""
+        if not fit.converged or len(fit.site_precision) > CORRECTED_ROWS:
+            return fit
+        correction = evidence_correction(fit).value
+        return fit._replace(info=fit.info | {"log_evidence_correction": correction})
 
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
         """Adjoints of `fit.log_evidence` at the fixed point, where it is stationary in the sites.

@@ -121,6 +121,10 @@ class Laplace:
             state = moved
         return state, iteration, decrement, False
 
+    def completed(self, fit: GaussianFit) -> GaussianFit:
+        """Nothing is left for the end."""
+        return fit
+
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
         """Adjoints of `fit.log_evidence`, exact: the mode moves with the hyperparameters."""
         posterior, prior = fit.posterior, fit.posterior.prior

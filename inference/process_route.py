@@ -72,6 +72,7 @@ def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
             settled = _at(latent, process, fixed_values(hyper, latent.hyper), "fixed")
         else:
             settled = settle(latent, settings, hyper, tick)
+        settled = settled._replace(fit=settings.completed(settled.fit))
         groups, facts = gaussian_answer(latent, settled, run, tick)
     fit = groups["fit"].drop_vars("X").assign_coords(row=list(model.coords["row"]))
     if "multiplier" in fit:

@@ -66,6 +66,7 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     with progress(name, run.progressbar) as tick:
         settled = settle(latent, settings, settings.hyper, tick)
+        settled = settled._replace(fit=settings.completed(settled.fit))
         return gaussian_answer(latent, settled, run, tick)
 
 
@@ -127,10 +128,13 @@ def _caution(latent: LatentGaussian, settled: Settled) -> str:
     if not spread.size or spread.max() <= _WIDEST:
         return ""
     name = np.array(latent.weight_names)[prior.on][np.argmax(spread)]
+    off = settled.fit.info.get("log_evidence_correction")
+    known = "" if off is None else f" (EP's evidence by {off:+.2g} to second order)"
     return (
         f"the search has given {name} a prior under which eta has sd {spread.max():.3g}, as it "
         f"does on separable data: there EP and Laplace are off by tenths of a nat in the evidence "
-        f"and in the tails. Check the fit with Exact(hyper=Fixed(tree)) or NUTS(hyper=Fixed(tree))."
+        f"and in the tails{known}. Check the fit with Exact(hyper=Fixed(tree)) or "
+        f"NUTS(hyper=Fixed(tree))."
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from ardvark.inference.ep import EP
+from ardvark.inference.ep_correction import evidence_correction
 from ardvark.inference.exact import Exact
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.hyper import CRITERIA
@@ -148,6 +149,7 @@ def evidence_along_path(name: str, seed: int = 0, draws: int = 2000) -> list[dic
     table = []
     for index in (s for s in steps if s < len(path)):
         at = replace(model, precision=path[index].precision)
+        fit = EP().approximate(at)
         exact = Exact(min_acceptance=1e-5).sample(at, draws, np.random.default_rng(index))
         table.append(
             {
@@ -156,6 +158,7 @@ def evidence_along_path(name: str, seed: int = 0, draws: int = 2000) -> list[dic
                 "active": int(path[index].active.sum()),
                 "least_precision": float(path[index].precision.min()),
                 "ep": path[index].log_evidence,
+                "ep_corrected": fit.log_evidence + evidence_correction(fit).value,
                 "laplace": Laplace().approximate(at).log_evidence,
                 "exact": exact.log_evidence,
                 "exact_se": exact.log_evidence_error,

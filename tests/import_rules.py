@@ -34,6 +34,7 @@ ARRAY_LAYER = {
         "approximation",
         "laplace",
         "ep",
+        "ep_correction",
         "ep_kernels",
         "exact",
         "truncated_normal",
