@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
 
 from ardvark.inference.sites import Array
 
@@ -119,10 +120,12 @@ def climb(
 
 
 def search(climbs: Sequence[Callable[[], End]], workers: int = 1) -> list[End]:
-    """Run the climbs, some at a time: what they compute is in LAPACK, which threads share well."""
-    if workers == 1 or len(climbs) == 1:
-        return [climb() for climb in climbs]
-    with ThreadPoolExecutor(workers) as pool:
+    """Run the climbs, some at a time: what they compute is in LAPACK, which threads share well.
+
+    LAPACK itself has one thread in each: its own would wait for each other, and where a climb ends
+    would depend on their number.
+    """
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda climb: climb(), climbs))
 
 

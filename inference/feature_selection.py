@@ -56,6 +56,7 @@ class Score(NamedTuple):
     loss: float
     by_row: Array | None  # (N,), of which `loss` is the mean; None where there is no such thing
     setting: dict[str, float]  # what the learner chose
+    unfinished: int = 0  # machines or searches behind it that were cut before they converged
 
     @property
     def error(self) -> float:

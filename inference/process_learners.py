@@ -38,7 +38,8 @@ class EvidenceLearner:
         process = Process.of(X, sign, self.covariance)
         starts = random_starts(process, self.starts, self.seed)
         found = maximise(process, self.rule, starts=starts)
-        return Score(-found.optima.ends[0].value, None, _scalars(found.theta[0]))
+        end = found.optima.ends[0]
+        return Score(-end.value, None, _scalars(found.theta[0]), int(not end.converged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class LeaveOneOutLearner:
         covariance = process.matrices(process.kappa(found.theta[0]))[1]
         fit = self.rule.approximate(site_model(process, covariance))
         by_row = -fit.by_row["log_loo_probability"]
-        return Score(float(by_row.mean()), by_row, _scalars(found.theta[0]))
+        cut = int(not found.optima.ends[0].converged) + int(not fit.converged)
+        return Score(float(by_row.mean()), by_row, _scalars(found.theta[0]), cut)
 
 
 def _scalars(theta: dict[str, Array]) -> dict[str, float]:

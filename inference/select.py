@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from ardvark.errors import InputError
+from ardvark.errors import ConvergenceWarning, InputError
 from ardvark.inference.feature_scores import fisher_score, relief
 from ardvark.inference.feature_selection import (
     ByRelevance,
@@ -73,7 +74,9 @@ def select_features(
     -------
     xr.Dataset
         By `feature`: `score` and `spread` of the ranking, `rank`, `selected`; by `step`: `size`,
-        `loss` and its `standard_error`, what the learner chose, and `included` (step, feature).
+        `loss` and its `standard_error`, `unfinished` (machines or searches of the learner that
+        were cut; a `ConvergenceWarning` says so), what the learner chose, and `included` (step,
+        feature).
 
     The losses are those of subsets whose ranking has seen all rows: they compare subsets, and are
     too good for an error on new rows (with few rows and many features, by far).
@@ -100,8 +103,33 @@ def select_features(
             )  # fmt: skip
     chosen = path.smallest if rule == "smallest" else path.stop
     name = learner if isinstance(learner, str) else type(learner).__name__
-    words = {"ranking": ranking, "learner": name, "direction": direction, "rule": rule}
+    words: dict[str, Any] = {
+        "ranking": ranking,
+        "learner": name,
+        "direction": direction,
+        "rule": rule,
+    }
+    words["converged"] = _converged(ranked, path)
     return _dataset(inputs.feature_names, ranked, path, chosen).assign_attrs(words)
+
+
+def _converged(ranking: Ranking, path: Path) -> bool:
+    """Whether all searches and machines came to their end; a warning with the numbers if not."""
+    ends = ranking.found.optima.ends if ranking.found else ()
+    searches = sum(not end.converged for end in ends)
+    machines = [score.unfinished for score in path.scores]
+    said = []
+    if searches:
+        said.append(f"{searches} of {len(ends)} optima of the ranking did not converge")
+    if any(machines):
+        said.append(
+            f"{sum(machines)} machines or searches of the learner were cut before they converged, "
+            f"at {np.count_nonzero(machines)} of {len(machines)} subsets (`unfinished`)"
+        )
+    if said:
+        text = f"select_features: {'; '.join(said)}. Their losses are of where they stopped."
+        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+    return not said
 
 
 def _ranker(
@@ -146,6 +174,7 @@ def _dataset(names: tuple[str, ...], ranking: Ranking, path: Path, chosen: int) 
         "size": ("step", included.sum(axis=1)),
         "loss": ("step", path.losses),
         "standard_error": ("step", [score.error for score in path.scores]),
+        "unfinished": ("step", [score.unfinished for score in path.scores]),
         "included": (("step", "feature"), included),
     }
     attrs = {"chosen": chosen, "stop": path.stop, "smallest": path.smallest}

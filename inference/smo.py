@@ -41,10 +41,11 @@ def hinge_machine(
 def path_decisions(
     kernel: Array, sign: Array, train: Any, test: Any, boxes: Array, tolerance: float,
     max_steps: int,
-) -> Array:  # fmt: skip
+) -> tuple[Array, Any]:  # fmt: skip
     """Decisions f at rows `test` of machines trained on rows `train`, boxes rising: (C, test).
 
-    `max_steps` cuts a machine that will not end; its f is then that of where it was.
+    `max_steps` cuts a machine that will not end; its f is then that of where it was, and it is
+    marked in what comes second, (C,).
     """
     known = kernel[train][:, train]
     cross = kernel[test][:, train]
@@ -52,18 +53,20 @@ def path_decisions(
     v = np.zeros(len(train))
     F = y.copy()
     f = np.empty((len(boxes), len(test)))
+    cut = np.zeros(len(boxes), dtype=np.bool_)
     for k in range(len(boxes)):
         if k:
             growth = boxes[k] / boxes[k - 1]
             v *= growth
             F[:] = y - growth * (y - F)
-        offset, _ = _solve(known, y, boxes[k], v, F, tolerance, max_steps)
+        offset, steps = _solve(known, y, boxes[k], v, F, tolerance, max_steps)
+        cut[k] = steps >= max_steps
         for n in range(len(test)):
             total = offset
             for m in range(len(train)):
                 total += cross[n, m] * v[m]
             f[k, n] = total
-    return f
+    return f, cut
 
 
 @njit(nogil=True, cache=True)

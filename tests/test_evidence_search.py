@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ardvark.inference.ep import EP
 from ardvark.inference.evidence_search import End, climb, search, weigh
@@ -115,3 +116,14 @@ def test_a_prior_keeps_parameters_from_the_edge():
     free = maximise(process, starts=random_starts(process, 1)).theta[0]
     held = maximise(process, starts=random_starts(process, 1), log_prior=log_prior).theta[0]
     assert free["kappa_a"].min() < 1e-4 < 1e-2 < held["kappa_a"].min()
+
+
+def test_climbs_leave_lapack_one_thread_each():
+    def threads():
+        pools = threadpool_info()
+        return max(pool["num_threads"] for pool in pools if pool["user_api"] == "blas")
+
+    with threadpool_limits(2, "blas"):
+        for workers in (1, 2):
+            assert search([threads, threads], workers) == [1, 1]
+        assert threads() == 2

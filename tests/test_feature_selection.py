@@ -45,7 +45,8 @@ def test_a_path_of_boxes_is_each_of_them_alone():
     X, y = task()
     kernel = np.exp(-0.3 * cdist(X, X, "sqeuclidean"))
     train, test, boxes = np.arange(60), np.arange(60, 80), np.array([0.2, 2.0, 20.0])
-    f = path_decisions(kernel, y, train, test, boxes, 1e-9, 10**7)
+    f, cut = path_decisions(kernel, y, train, test, boxes, 1e-9, 10**7)
+    assert not cut.any()
     for k, box in enumerate(boxes):
         v, offset = hinge_machine(kernel[:60, :60], y[:60], box, tolerance=1e-9)
         assert np.abs(f[k] - kernel[60:, :60] @ v - offset).max() < 1e-6
@@ -119,6 +120,19 @@ def test_learners_prefer_the_columns_that_matter():
     assert score.setting == again.setting and np.array_equal(score.by_row, again.by_row)
     X_new, y_new = task(seed=1)
     assert np.mean(decide(X[:, :2], y, X_new[:, :2], score.setting) * y_new <= 0) < 0.2
+
+
+def test_machines_that_are_cut_are_counted_and_said():
+    X, y = task()
+    assert GridSVM(repeats=2)(X[:, :2], y).unfinished == 0
+    cut = GridSVM(repeats=2, max_steps=3)
+    score = cut(X[:, :2], y)
+    assert score.unfinished == 10  # 5 folds, twice
+    with pytest.warns(av.ConvergenceWarning, match=r"30 machines .* at 3 of 3 subsets"):
+        chosen = av.select_features(
+            X, y, ranking="fisher", learner=cut, most=3, beyond=True, progressbar=False
+        )
+    assert chosen.attrs["converged"] is False and chosen["unfinished"].values.tolist() == [10] * 3
 
 
 def test_weights_in_the_columns_are_weights_in_the_kernel():
