@@ -1,0 +1,151 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Where approximations fail, and what says so
+#
+# Four posteriors that are not Gaussian, each by the methods that would be used in practice, each
+# held against draws that can be trusted. The question is not whether an approximation fails
+# but whether it can be seen *without* knowing the answer: k-hat needs no reference.
+
+# %%
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+
+import ardvark as av
+
+fast = os.environ.get("ARDVARK_FAST") == "1"
+settings = {"draws": 250 if fast else 1000, "random_seed": 1, "progressbar": False}
+columns = ["worst_mean_error", "worst_sd_ratio", "wasserstein", "wasserstein_null", "khat"]
+
+
+def both_marginals(trees, pick, title):
+    """Draw one marginal under every method."""
+    axis = plt.subplots(figsize=(6, 2.8))[1]
+    for name, tree in trees.items():
+        axis.hist(pick(tree).ravel(), bins=60, density=True, histtype="step", label=name)
+    axis.set_title(title)
+    axis.legend()
+
+
+# %% [markdown]
+# ## 1. Separable classes
+#
+# No row is on the wrong side of a plane, so the likelihood rises for ever along one direction and
+# only the prior ends it. The posterior is a wedge: its mode is at the edge of its mass.
+
+# %%
+rng = np.random.default_rng(1)
+X = rng.normal(size=(30, 3))
+t = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
+separable = av.models.ard_classification(X, t, alpha=np.full(4, 0.05))
+trees = {name: av.fit(separable, name, **settings) for name in ("laplace", "ep", "vb", "exact")}
+av.compare(trees, reference="exact")[columns]
+
+# %%
+both_marginals(trees, lambda tree: tree["posterior"].w.values[:, :, 0], "weight of x0")
+
+# %% [markdown]
+# Laplace sits on the mode, a whole sd from the mean. EP has the means right, and an sd 15 % short
+# where it is worst: the shape is not its own. Mean-field VB is surest and most wrong. k-hat puts
+# the three in this order before any sampler has run.
+#
+# ## 2. Many more inputs than rows
+#
+# Twelve rows, 200 inputs, one precision for all weights: each weight alone is hardly known, but
+# their sum at the rows is.
+
+# %%
+X = rng.normal(size=(12, 200)) / np.sqrt(200)
+t = (X[:, :20].sum(axis=1) > 0).astype(int)
+wide = av.models.ard_classification(X, t, alpha=np.full(201, 0.2))
+trees = {name: av.fit(wide, name, **settings) for name in ("laplace", "ep", "vb", "exact")}
+av.compare(trees, reference="exact")[columns]
+
+# %% [markdown]
+# Weight by weight little is wrong with any of them (the worst of 201 is off by a quarter of an sd):
+# where the data say little, every method gives the prior back. Together the weights are wrong all
+# the same: the likelihood sees the N predictors only, and k-hat looks there.
+
+
+# %%
+def predictor(tree):
+    """Draws of eta at row 0."""
+    posterior = tree["posterior"]
+    return posterior.bias.values + posterior.w.values @ X[0]
+
+
+both_marginals(trees, predictor, "predictor of row 0")
+
+# %% [markdown]
+# ## 3. Two modes
+#
+# A regression with heavy tails through two groups of rows that contradict each other. Either
+# group may be the outliers: two modes. A Gaussian at one of them knows nothing of the other.
+
+# %%
+x = np.repeat([-1.0, 1.0], 8)[:, None] + 0.05 * rng.normal(size=(16, 1))
+height = 4.0 * np.tile([1.0, -1.0], 8) * x[:, 0] + 0.1 * rng.normal(size=16)
+with pm.Model() as contradiction:
+    slope = pm.Normal("slope", 0, 5, shape=1)
+    line = pm.Deterministic("line", pm.math.dot(x, slope))
+    pm.StudentT("height", nu=2, mu=line, sigma=0.5, observed=height)
+
+grid = np.linspace(-8, 8, 4001)
+log_density = contradiction.compile_logp(vars=None)
+at_grid = np.array([float(log_density({"slope": np.array([s])})) for s in grid])
+truth = np.exp(at_grid - at_grid.max())
+truth /= truth.sum() * (grid[1] - grid[0])
+laplace = av.fit(contradiction, av.Laplace(predictor="line"), **settings)
+figure, axis = plt.subplots(figsize=(6, 2.8))
+axis.plot(grid, truth, "k", label="truth, on a grid")
+draws = laplace["posterior"].slope.values.ravel()
+axis.hist(draws, bins=40, density=True, histtype="step", label="Laplace")
+axis.legend()
+inside = truth[np.abs(grid - draws.mean()) < 2].sum() * (grid[1] - grid[0])
+print(f"Laplace sits where {inside:.0%} of the mass is")
+print({key: laplace.attrs.get(key) for key in ("converged", "problems", "caution")})
+
+# %% [markdown]
+# k-hat is computed from draws of the approximation itself, so a mode that it never visits is a
+# mode that k-hat hardly sees. What it says here is that the tails are heavy, not that half of the
+# mass is elsewhere. Only a reference that visits both modes, or a second start, shows that:
+
+# %%
+av.compare({"laplace": laplace}, reference="laplace")[["khat"]]
+
+# %% [markdown]
+# ## 4. Hyperparameters held at one value
+#
+# The last failure is not one of the Gaussian at all. At given precisions Laplace may be perfect,
+# and still be far from the posterior that integrates the precisions out. The two columns of the
+# report keep these apart: the error of the approximation, and the price of fixing.
+
+# %%
+X = rng.normal(size=(25, 4))
+target = X @ [1.0, 0.3, 0.0, 0.0] + 0.7 * rng.normal(size=25)
+model = av.models.ard_regression(X, target)
+trees = {"evidence": av.fit(model, "laplace", **settings)}
+trees["same"] = av.fit(model, av.Exact(hyper=av.Fixed(trees["evidence"])), **settings)
+sampled = av.Laplace(hyper=av.Sampled())
+trees["full"] = av.fit(model, sampled, **{**settings, "draws": 1000})
+av.compare(trees, reference=["same", "full"]).loc[
+    [("evidence", "same"), ("evidence", "full")], ["compares", *columns]
+]
+
+# %% [markdown]
+# Against the same hyperparameters the Gaussian is exact. Against the full posterior the weights
+# that evidence switched off have no spread at all, where the truth has some: no error of the
+# approximation, but a price.
