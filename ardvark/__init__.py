@@ -13,13 +13,21 @@ if _t.TYPE_CHECKING:
     from ardvark import sklearn as sklearn
     from ardvark import steps as steps
     from ardvark.diagnostics.agreement import compare as compare
+    from ardvark.diagnostics.discovery import discoveries as discoveries
+    from ardvark.diagnostics.discovery import selected as selected
     from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
+    from ardvark.diagnostics.groups import correlated_groups as correlated_groups
+    from ardvark.diagnostics.groups import group_relevance as group_relevance
     from ardvark.diagnostics.path import plot_path as plot_path
+    from ardvark.diagnostics.rank_agreement import rank_agreement as rank_agreement
     from ardvark.diagnostics.relevance import relevance as relevance
+    from ardvark.diagnostics.relevance_plot import plot_relevance as plot_relevance
     from ardvark.diagnostics.report import report as report
     from ardvark.diagnostics.sbc import sbc as sbc
     from ardvark.diagnostics.sbc_checks import sbc_summary as sbc_summary
+    from ardvark.diagnostics.selection import compare_relevance as compare_relevance
     from ardvark.diagnostics.selection_plot import plot_selection as plot_selection
+    from ardvark.diagnostics.stability import stability as stability
     from ardvark.diagnostics.subset_checks import plot_inclusion as plot_inclusion
     from ardvark.diagnostics.subset_checks import subset_diagnostics as subset_diagnostics
     from ardvark.diagnostics.subsets import chosen_subsets as chosen_subsets
@@ -98,6 +106,14 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "compare": "diagnostics.agreement",
     "credible_sets": "diagnostics.subsets",
     "compare_evidence": "diagnostics.evidence",
+    "compare_relevance": "diagnostics.selection",
+    "rank_agreement": "diagnostics.rank_agreement",
+    "plot_relevance": "diagnostics.relevance_plot",
+    "selected": "diagnostics.discovery",
+    "discoveries": "diagnostics.discovery",
+    "correlated_groups": "diagnostics.groups",
+    "group_relevance": "diagnostics.groups",
+    "stability": "diagnostics.stability",
     "datasets": "models.datasets",
     "fit": "inference.fit",
     "inclusion": "diagnostics.subsets",
@@ -155,9 +171,13 @@ __all__ = [
     "chosen_subsets",
     "compare",
     "compare_evidence",
+    "compare_relevance",
+    "correlated_groups",
     "credible_sets",
     "datasets",
+    "discoveries",
     "fit",
+    "group_relevance",
     "inclusion",
     "joint_inclusion",
     "load",
@@ -165,8 +185,10 @@ __all__ = [
     "path_errors",
     "plot_inclusion",
     "plot_path",
+    "plot_relevance",
     "plot_selection",
     "predict",
+    "rank_agreement",
     "read_model",
     "relevance",
     "replacements",
@@ -175,7 +197,9 @@ __all__ = [
     "sbc_summary",
     "search_gamma",
     "select_features",
+    "selected",
     "sklearn",
+    "stability",
     "standardise",
     "steps",
     "subset_diagnostics",

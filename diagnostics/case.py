@@ -30,6 +30,7 @@ from ardvark.diagnostics.relevance import (
     element_labels,
     weight_variables,
 )
+from ardvark.diagnostics.selection import Relevances, read_relevances
 from ardvark.errors import InputError
 
 __all__ = ["Case", "choose_reference", "moving_parameters", "share_weights", "worst_parameters"]
@@ -120,6 +121,11 @@ class Case:
         """Mean, sd, 89 % interval and relevance of every weight, by method, the reference first."""
         names = sorted(self.trees, key=lambda name: name != self.reference)
         return {name: _summary(self.trees[name]) for name in names}
+
+    @cached_property
+    def relevances(self) -> Relevances:
+        """What every method says of each input."""
+        return read_relevances(self.trees)
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], pd.DataFrame]:

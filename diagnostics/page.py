@@ -8,6 +8,7 @@ from typing import Any
 from ardvark.diagnostics import figures
 from ardvark.diagnostics.case import Case, moving_parameters
 from ardvark.diagnostics.describe import installed
+from ardvark.diagnostics.part_relevance import relevance_figure
 from ardvark.diagnostics.verdict import (
     MEAN_ERROR_LIMITS,
     SD_RATIO_GOOD,
@@ -27,7 +28,7 @@ TITLES = {
     "verdict": "Verdict",
     "data": "Data and model",
     "reference": "Is the reference trustworthy?",
-    "weights": "Weights side by side",
+    "relevance": "Feature relevance",
     "closeness": "How close are the approximations?",
     "reproducibility": "Reproducibility",
 }
@@ -88,6 +89,7 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
     traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
     chains = [name for name in traced if name in case.worst]
     drawings: dict[str, Callable[[], Any]] = {
+        "relevance": lambda: relevance_figure(case, SHOWN),
         "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN]),
         "closeness": lambda: figures.closeness(
             [(n, j, case.differences[n, j]) for n, j in case.like.items()],

@@ -31,9 +31,9 @@ def plot_path(tree: xr.DataTree, test: xr.Dataset | None = None) -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    array of matplotlib Axes, one per panel
     """
-    from matplotlib.figure import Figure
+    import matplotlib.pyplot as plt
 
     if "selection_path" not in tree.children:
         raise ValueError(
@@ -47,8 +47,11 @@ def plot_path(tree: xr.DataTree, test: xr.Dataset | None = None) -> Any:
     if test is not None:
         numbers["error"] = test["error"].values
     shown = [name for name in _PANELS if name in numbers]
-    figure = Figure(figsize=(7.0, 1.5 * len(shown) + 0.6), layout="constrained")
-    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    size = (7.0, 1.5 * len(shown) + 0.6)
+    _, grid = plt.subplots(
+        len(shown), 1, sharex=True, squeeze=False, figsize=size, layout="constrained"
+    )
+    axes = grid[:, 0]
     steps, chosen = np.arange(path.sizes["step"]), int(path.attrs["chosen"])
     for axis, name in zip(axes, shown, strict=True):
         axis.plot(steps, numbers[name], drawstyle="steps-post", linewidth=1.2)
@@ -58,4 +61,4 @@ def plot_path(tree: xr.DataTree, test: xr.Dataset | None = None) -> Any:
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xlabel(f"step (dotted: step {chosen}, the one that was taken)", fontsize=9)
-    return figure
+    return axes

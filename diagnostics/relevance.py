@@ -37,8 +37,10 @@ __all__ = [
     "constant_columns",
     "draws_of",
     "element_labels",
+    "feature_variables",
     "moments",
     "relevance",
+    "relevance_of_weights",
     "sampling_kind",
     "weight_variables",
 ]
@@ -101,7 +103,7 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
         return _ranked(_inputs(tree, scale))
     if tree.attrs.get("model") in WITHOUT_WEIGHTS and of != "weights":
         return _ranked(_by_inclusion(tree))
-    variables = _feature_variables(tree)
+    variables = feature_variables(tree)
     tables = [_one_variable(tree, name, prefix=len(variables) > 1) for name in variables]
     return _ranked(pd.concat(tables))
 
@@ -258,7 +260,8 @@ def _process(tree: xr.DataTree) -> pd.DataFrame:
 # --------------------------------------------------------------------------- one block of weights
 
 
-def _feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
+def feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
+    """Names of the weights that are ranked: vectors, or scalars if there are no others."""
     posterior = tree["posterior"].dataset
     variables = weight_variables(tree)
     if not variables:
@@ -279,16 +282,21 @@ def _one_variable(tree: xr.DataTree, name: str, *, prefix: bool) -> pd.DataFrame
     weight = tree["posterior"].dataset[name]
     draws = draws_of(weight)
     mean, sd = moments(draws)
-    size = np.hypot(mean, sd)
     columns = {
         "mean": mean,
         "sd": sd,
         "precision": _precision(tree, name),
         "inclusion": _inclusion(tree, name, draws),
-        "relevance": np.divide(np.abs(mean), size, out=np.zeros_like(size), where=size > 0),
+        "relevance": relevance_of_weights(mean, sd),
     }
     index = pd.Index(element_labels(weight, name if prefix else None), name="feature")
     return pd.DataFrame(columns, index=index)
+
+
+def relevance_of_weights(mean: Array, sd: Array) -> Array:
+    """|mean| / sqrt(mean² + sd²), 0 for a weight that is always zero."""
+    size = np.hypot(mean, sd)
+    return np.divide(np.abs(mean), size, out=np.zeros_like(size), where=size > 0)
 
 
 def _precision(tree: xr.DataTree, name: str) -> Array:

@@ -23,9 +23,9 @@ from ardvark.diagnostics.case import Case, choose_reference, share_weights
 from ardvark.diagnostics.describe import describe_data, describe_model, installed
 from ardvark.diagnostics.findings import data_findings, findings, separation_words
 from ardvark.diagnostics.page import Part, render, write
-from ardvark.diagnostics.relevance import relevance
+from ardvark.diagnostics.part_relevance import relevance_part
 from ardvark.diagnostics.verdict import LEVELS, verdict
-from ardvark.diagnostics.words import count, duration, listed, plain, records
+from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
 
 __all__ = ["report"]
@@ -198,33 +198,6 @@ def _reference(case: Case) -> Part:
     return {"sentence": " ".join([answer, *sentences]), "level": level, "chains": chains}
 
 
-def _weights(case: Case) -> Part:
-    leader = case.reference or next(iter(case.trees))
-    tables = {name: relevance(tree, of="weights") for name, tree in case.trees.items()}
-    order = tables[leader].sort_values("rank").index
-    best = list(order[:5])
-    sentences = [f"Under {leader} the most relevant features are {listed(order[:3])}."]
-    for name, frame in tables.items():
-        off = int(((frame["mean"] == 0) & (frame["sd"] == 0)).sum())
-        shared = len(set(best) & set(frame.sort_values("rank").index[: len(best)]))
-        if name != leader:
-            said = f"{name} has {shared} of the first {len(best)} in common with it"
-            sentences.append(said + (f" and switches {off} of {len(frame)} off." if off else "."))
-    return {
-        "sentence": " ".join(sentences),
-        "level": "",
-        "leader": leader,
-        "features": [str(feature) for feature in order],
-        "intervals": {
-            name: records(frame.rename_axis("weight")) for name, frame in case.summaries.items()
-        },
-        "relevance": {
-            name: {str(feature): row.to_dict() for feature, row in frame.iterrows()}
-            for name, frame in tables.items()
-        },
-    }
-
-
 def _closeness(case: Case) -> Part:
     levels = ["bad" if case.untrusted else "good"]
     levels += [verdict(case.rows[pair])[0] for pair in case.like.items()] or ["warn"]
@@ -259,7 +232,7 @@ PARTS: dict[str, Callable[[Case], Part]] = {
     "verdict": _verdict,
     "data": _data,
     "reference": _reference,
-    "weights": _weights,
+    "relevance": relevance_part,
     "closeness": _closeness,
     "reproducibility": _reproducibility,
 }

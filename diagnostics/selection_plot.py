@@ -27,17 +27,17 @@ def plot_selection(selection: xr.Dataset, most: int = 13) -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    array of two matplotlib Axes
     """
-    from matplotlib.figure import Figure
+    import matplotlib.pyplot as plt
 
     if not isinstance(selection, xr.Dataset) or not {"score", "loss"} <= set(selection):
         raise InputError(
             "plot_selection needs what select_features gave: a Dataset with a ranking."
         )
     order = np.argsort(selection["rank"].values)[:most]
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    _, axes = plt.subplots(1, 2, figsize=(9.0, 3.6), layout="constrained")
+    left, right = axes
     taken = selection["selected"].values[order]
     colours = ["C0" if on else "0.75" for on in taken]
     place = np.arange(len(order))
@@ -56,4 +56,4 @@ def plot_selection(selection: xr.Dataset, most: int = 13) -> Any:
     for axis in (left, right):
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
-    return figure
+    return axes

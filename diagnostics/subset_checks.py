@@ -140,11 +140,11 @@ def plot_inclusion(tree: xr.DataTree) -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    array of two matplotlib Axes
         Left: probabilities with two Monte Carlo errors (Rao-Blackwellised where there are such).
         Right: the correlation of each pair of indicators; blue = seldom together.
     """
-    from matplotlib.figure import Figure
+    import matplotlib.pyplot as plt
 
     table = inclusion(tree)
     best = table["rao_blackwell"].fillna(table["counted"])
@@ -156,8 +156,9 @@ def plot_inclusion(tree: xr.DataTree) -> Any:
     correlation = (joint - np.outer(p, p)) / np.outer(sd, sd)
     np.fill_diagonal(correlation, np.nan)
     place = np.arange(len(shown))
-    figure = Figure(figsize=(9.0, 0.25 * len(shown) + 1.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1, 1.1])
+    size = (9.0, 0.25 * len(shown) + 1.6)
+    figure, axes = plt.subplots(1, 2, width_ratios=[1, 1.1], figsize=size, layout="constrained")
+    left, right = axes
     left.barh(place, best[shown], xerr=2 * error[shown], color="0.6", ecolor="0.1")
     left.set_yticks(place, list(shown), fontsize=8)
     left.invert_yaxis()
@@ -169,4 +170,4 @@ def plot_inclusion(tree: xr.DataTree) -> Any:
     right.set_yticks(place, list(shown), fontsize=7)
     right.set_title("pairs: correlation of the indicators", fontsize=9, loc="left")
     figure.colorbar(image, ax=right, shrink=0.8)
-    return figure
+    return axes

@@ -32,6 +32,7 @@ __all__ = [
     "inclusion",
     "indicators",
     "joint_inclusion",
+    "mean_and_error",
     "replacements",
     "subset_sizes",
     "subsets",
@@ -80,7 +81,7 @@ def inclusion(tree: xr.DataTree) -> pd.DataFrame:
     After an enumeration ``counted`` is the exact probability and its error is 0.
     """
     names, drawn = indicators(tree)
-    counted, error, ess = _mean_and_error(drawn.astype(float), tree)
+    counted, error, ess = mean_and_error(drawn.astype(float), tree)
     group = tree["subsets"].dataset if "subsets" in tree.children else None
     if group is not None and sampling_kind(tree) == "iid":  # all subsets are there
         exact = group["probability"].to_numpy() @ group["included"].to_numpy().astype(float)
@@ -88,7 +89,7 @@ def inclusion(tree: xr.DataTree) -> pd.DataFrame:
     rao = rao_error = np.full(len(names), np.nan)
     stats = tree["sample_stats"].dataset if "sample_stats" in tree.children else {}
     if "inclusion_probability" in stats:
-        rao, rao_error, _ = _mean_and_error(draws_of(stats["inclusion_probability"]), tree)
+        rao, rao_error, _ = mean_and_error(draws_of(stats["inclusion_probability"]), tree)
     return pd.DataFrame(
         {
             "counted": counted,
@@ -106,7 +107,7 @@ def subset_sizes(tree: xr.DataTree) -> pd.DataFrame:
     _, drawn = indicators(tree)
     size = drawn.sum(axis=2)
     levels = np.arange(size.max() + 1)
-    probability, mcse, _ = _mean_and_error((size[..., None] == levels).astype(float), tree)
+    probability, mcse, _ = mean_and_error((size[..., None] == levels).astype(float), tree)
     index = pd.Index(levels, name="size")
     return pd.DataFrame({"probability": probability, "mcse": mcse}, index=index)
 
@@ -193,7 +194,7 @@ def credible_sets(tree: xr.DataTree, level: float = 0.9) -> pd.DataFrame:
             members.append(free.pop(best))
         if covered.mean() < level:
             break  # what is left is less probable still
-        p, mcse, _ = _mean_and_error(covered[..., None].astype(float), tree)
+        p, mcse, _ = mean_and_error(covered[..., None].astype(float), tree)
         features = tuple(names[j] for j in members)
         found.append({"features": features, "probability": p[0], "mcse": mcse[0]})
     return pd.DataFrame(found, columns=["features", "probability", "mcse"])
@@ -225,7 +226,7 @@ def effective_draws(draws: Array) -> Array:
     return found
 
 
-def _mean_and_error(draws: Array, tree: xr.DataTree) -> tuple[Array, Array, Array]:
+def mean_and_error(draws: Array, tree: xr.DataTree) -> tuple[Array, Array, Array]:
     """Mean, Monte Carlo error and effective draws of each element of (chain, draw, element)."""
     number = draws.shape[0] * draws.shape[1]
     moving = ~(draws == draws[:1, :1]).all(axis=(0, 1))

@@ -172,8 +172,8 @@ def test_the_door_names_features_and_the_plot_draws_them():
     )
     names = chosen["feature"].values[chosen["selected"].values]
     assert set(names) == {"x0", "x1"} and chosen.sizes["step"] == 4
-    figure = av.plot_selection(chosen)
-    assert len(figure.axes) == 2 and len(figure.axes[0].patches) == 4
+    axes = av.plot_selection(chosen)
+    assert len(axes) == 2 and len(axes[0].patches) == 4
     with pytest.raises(av.InputError, match="ranking"):
         av.select_features(X, y, ranking="luck", progressbar=False)
     with pytest.raises(av.InputError, match="select_features"):

@@ -215,8 +215,8 @@ def test_errors_along_the_path_are_those_of_fits_at_its_steps(model, evidence):
     assert along.error.values[-1] == pytest.approx((p < 0.5).mean())
     assert along.log_probability.values[-1] == pytest.approx(np.log(p).mean(), abs=1e-7)
     assert along.error.values[0] == 0.5  # the empty model decides nothing
-    figure = av.plot_path(evidence, along)
-    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    axes = av.plot_path(evidence, along)
+    titles = [axis.get_title(loc="left") for axis in axes]
     assert titles[0] == "log evidence" and "test error" in titles and len(titles) == 6
 
 

@@ -107,9 +107,9 @@ def test_page_is_well_formed_and_fetches_nothing(usual):
 def test_hostile_names_are_escaped_in_text_and_figures(usual):
     page, numbers = usual
     assert "<script" not in page
-    assert section(page, "weights").count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
-    assert "price in $ or $x_1" in section(page, "weights")
-    assert HOSTILE in numbers["weights"]["features"]
+    assert section(page, "relevance").count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
+    assert "price in $ or $x_1" in section(page, "relevance")
+    assert HOSTILE in numbers["relevance"]["features"]
 
 
 def test_page_serves_light_dark_phone_and_print(usual):
@@ -117,7 +117,7 @@ def test_page_serves_light_dark_phone_and_print(usual):
     assert "@media screen and (prefers-color-scheme: dark)" in page  # paper is never dark
     assert "@media print" in page and "details::details-content" in page  # nor folded
     assert 'name="viewport"' in page
-    assert "currentColor" in section(page, "weights")
+    assert "currentColor" in section(page, "relevance")
     # no drawing colour is left that the page could not turn over
     assert not any(colour in page for colour in figures.PAGE_VARIABLES)
 
@@ -132,7 +132,7 @@ def test_sections_header_and_command(usual):
     assert numbers["header"]["Wall time"].startswith("laplace 0.50 s")
     assert "ardvark report toy --seed 1" in section(page, "reproducibility")
     assert "could not be" not in page
-    bias = numbers["weights"]["intervals"]["nuts_fixed"][0]
+    bias = numbers["relevance"]["intervals"]["nuts_fixed"][0]
     assert bias["weight"] == "bias" and bias["lower"] < 0.3 < bias["upper"]
 
 
@@ -194,7 +194,7 @@ def test_lone_approximation_and_lone_reference(trees, tmp_path):
 
 def test_type_ii_caption_and_independent_draws_are_said(usual):
     page, _ = usual
-    for name in ("verdict", "weights", "closeness"):
+    for name in ("verdict", "relevance", "closeness"):
         assert CAPTION in section(page, name)
     row = section(page, "verdict").partition(">laplace<")[2].partition("</tr>")[0]
     assert "independent draws" in row and "R-hat" not in row
@@ -206,7 +206,7 @@ def test_type_ii_caption_and_independent_draws_are_said(usual):
 def test_bad_reference_puts_a_band_over_what_leans_on_it(trees, tmp_path):
     bad = trees | {"nuts_fixed": make("nuts_fixed", autocorrelation=0.99)}
     page, numbers = written(bad, tmp_path)
-    for name in ("verdict", "weights", "closeness"):
+    for name in ("verdict", "relevance", "closeness"):
         assert "are not errors of the approximations" in section(page, name)
     assert "are not errors" not in section(page, "data")
     assert numbers["verdict"]["level"] == numbers["reference"]["level"] == "bad"
@@ -249,22 +249,23 @@ def test_failed_figure_is_a_visible_note(trees, tmp_path, monkeypatch):
 
     monkeypatch.setattr(figures, "forest", broken)
     page, numbers = written(trees, tmp_path)
-    assert "The figure “forest” could not be drawn" in section(page, "weights")
+    assert "The figure “forest” could not be drawn" in section(page, "relevance")
     assert "no &lt;ink&gt;" in page
-    assert "<svg" in section(page, "closeness") and numbers["weights"]["features"]
+    assert "<svg" in section(page, "closeness") and numbers["relevance"]["features"]
 
 
 def test_failed_part_is_a_visible_note(trees, tmp_path, monkeypatch):
-    monkeypatch.setattr(report_module, "relevance", lambda tree, of: 1 / 0)
+    monkeypatch.setitem(report_module.PARTS, "relevance", lambda case: 1 / 0)
     page, numbers = written(trees, tmp_path)
-    assert "ZeroDivisionError" in section(page, "weights")
+    assert "ZeroDivisionError" in section(page, "relevance")
     assert numbers["closeness"]["errors"]
 
 
 def test_section_that_cannot_be_shown_is_a_visible_note(trees, tmp_path, monkeypatch):
-    monkeypatch.setitem(report_module.PARTS, "weights", lambda case: {"sentence": "", "level": ""})
+    empty = {"sentence": "", "level": ""}
+    monkeypatch.setitem(report_module.PARTS, "relevance", lambda case: empty)
     page, numbers = written(trees, tmp_path)
-    assert "This section could not be shown" in section(page, "weights")
+    assert "This section could not be shown" in section(page, "relevance")
     assert numbers["closeness"]["errors"] and "<svg" in section(page, "closeness")
 
 
@@ -312,8 +313,8 @@ def test_many_features_are_capped_and_counted(tmp_path):
     features = [f"x{j}" for j in range(d)]
     tree = make("nuts", mean=mean, sd=sd, features=features, draws=100, rows=70)
     page, numbers = written({"nuts": tree}, tmp_path)
-    assert "20 features of less relevance are not shown" in section(page, "weights")
-    assert len(numbers["weights"]["features"]) == d
+    assert "20 inputs of less relevance are not shown" in section(page, "relevance")
+    assert len(numbers["relevance"]["features"]) == d
 
 
 def test_weights_of_a_user_graph_are_known_from_the_other_tree(tmp_path):
@@ -328,7 +329,7 @@ def test_weights_of_a_user_graph_are_known_from_the_other_tree(tmp_path):
     fixed.attrs["weights"] = json.dumps(["beta", "level"])
     page, numbers = written({"nuts_fixed": fixed, "nuts": full}, tmp_path)
     assert "could not be" not in page and "weights" not in full.attrs
-    assert [row["weight"] for row in numbers["weights"]["intervals"]["nuts"]][-1] == "level"
+    assert [row["weight"] for row in numbers["relevance"]["intervals"]["nuts"]][-1] == "level"
 
 
 def test_default_reference_prefers_full_nuts(trees):

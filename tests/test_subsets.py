@@ -145,8 +145,8 @@ def test_tally_counts_and_its_errors_are_those_of_batches():
 
 
 def test_the_picture_shows_the_inputs():
-    figure = av.plot_inclusion(tree_of(draw(12)))
-    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    axes = av.plot_inclusion(tree_of(draw(12)))
+    labels = [text.get_text() for text in axes[0].get_yticklabels()]
     assert labels == ["a", "b", "c", "d"]
 
 
