@@ -43,6 +43,7 @@ if _t.TYPE_CHECKING:
     from ardvark.errors import InputWarning as InputWarning
     from ardvark.errors import UnreadableModel as UnreadableModel
     from ardvark.errors import UnsupportedPair as UnsupportedPair
+    from ardvark.inference.bridge_run import bridge as bridge
     from ardvark.inference.elliptical_slice import EllipticalSlice as EllipticalSlice
     from ardvark.inference.ep import EP as EP
     from ardvark.inference.exact import Exact as Exact
@@ -101,6 +102,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
+    "bridge": "inference.bridge_run",
     "chosen_subsets": "diagnostics.subsets",
     "VB": "inference.vb",
     "compare": "diagnostics.agreement",
@@ -168,6 +170,7 @@ __all__ = [
     "ThinPlate",
     "UnreadableModel",
     "UnsupportedPair",
+    "bridge",
     "chosen_subsets",
     "compare",
     "compare_evidence",

@@ -7,10 +7,15 @@ Notation: m, s are mean and sd of a weight under a method, m*, s* under the refe
 | mean error        | (m - m*) / s*                                                      |
 | its MCSE          | sqrt(se(m)² + se(m*)²) / s*, se by ArviZ for Markov chains         |
 | log sd ratio      | log(s / s*)                                                        |
+| its MCSE          | sqrt(se(s)²/s² + se(s*)²/s*²), from the fourth moments             |
 | quantile error    | (q - q*) / s* at 5 % and 95 %                                      |
 | wasserstein       | W1 of the two marginals / s*                                       |
 | wasserstein null  | W1 of two halves of the reference / s*: what noise alone gives     |
+| correlation error | largest |r - r*| of two weights; its null is that of two halves    |
+| missed mode       | two peaks in the reference, one nearly empty here (`modes.py`)     |
 | k-hat             | Pareto shape of the weights p/q at draws of q (joint, not marginal)|
+| d2, bounds        | what the importance weights allow at most (`bounds.py`)            |
+| elpd difference   | sum of e_n - e*_n over the rows, se = sqrt(N var(e - e*))          |
 
 Like with like: an answer at given hyperparameters θ is judged against a reference at the same θ
 (the error of the approximation) or against one that integrates θ out (the price of fixing it, the
@@ -18,15 +23,18 @@ approximation's own error included). ``compares`` says which; each row holds one
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ardvark.diagnostics.bounds import bounds
+from ardvark.diagnostics.correlations import correlation_error
 from ardvark.diagnostics.invariants import in_invariants
-from ardvark.diagnostics.psis import khat, loo_figures
+from ardvark.diagnostics.modes import missed_mode
+from ardvark.diagnostics.psis import LooRows, error_of_sum, khat, loo_rows, summed
 from ardvark.diagnostics.reference import (
     REFERENCE,
     arviz,
@@ -46,37 +54,67 @@ from ardvark.diagnostics.relevance import (
 )
 from ardvark.errors import InputError
 
-__all__ = ["agreement", "compare"]
+__all__ = ["Paired", "agreement", "compare", "paired_draws"]
 
 type Array = NDArray[np.float64]
 
 
-def compare(trees: Mapping[str, xr.DataTree], reference: str | Sequence[str]) -> pd.DataFrame:
+def compare(
+    trees: Mapping[str, xr.DataTree], reference: str | Sequence[str] | None = None
+) -> pd.DataFrame:
     """Hold every answer against a reference.
+
+    An answer at hyperparameters that were fixed or optimised has two relations to the truth, which
+    are never mixed: its **error**, against a reference at the same hyperparameters, and the
+    **price** of not integrating them out, against a reference that does.
 
     Parameters
     ----------
     trees
         Results of ``fit`` by name.
     reference
-        The name of the tree to trust; or several names, for a row per (name, reference).
+        The name of the tree to trust; or several names, for a row per (name, reference). Without
+        one the references are found among the trees (Markov chains and exact draws), and error and
+        price stand side by side.
 
     Returns
     -------
-    DataFrame, one row per name: ``method``, ``hyper``, ``reference``, ``compares``,
-    ``like_with_like``, ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``,
-    ``worst_sd_ratio``, ``worst_sd_ratio_at``, ``wasserstein``, ``wasserstein_null``, ``khat``,
-    ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows whose own k-hat is too
-    high for PSIS, where that can matter), ``seconds``, ``converged``. What does not apply is
-    missing (``pd.isna``).
+    DataFrame, one row per name. With a reference: ``method``, ``hyper``, ``reference``,
+    ``compares`` (which of the two relations it is), ``like_with_like``, ``n_weights``,
+    ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``, ``worst_sd_ratio``,
+    ``worst_sd_ratio_at``, ``log_sd_ratio_mcse``, ``wasserstein``, ``wasserstein_null``,
+    ``correlation_error``, ``correlation_at``, ``correlation_null``, ``missed_mode_at``,
+    ``missed_mode_place``, ``missed_mode_share`` (mass in the reference), ``khat``, ``d2``,
+    ``mean_error_bound``, ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows
+    whose own k-hat is too high for PSIS, where that can matter), ``elpd_difference``,
+    ``elpd_difference_se``, ``seconds``, ``speed_up``, ``converged``. What does not apply is missing
+    (``pd.isna``).
+
+    Without a reference: ``error_against``, ``error_mean``, ``error_mean_at``, ``error_sd_ratio``,
+    ``error_sd_ratio_at``, ``error_correlation`` | ``price_against``, ``price_mean``,
+    ``price_mean_at``, ``price_sd_ratio``, ``price_sd_ratio_at`` | ``khat``, ``d2``,
+    ``log_evidence``, ``elpd_difference``, ``elpd_difference_se``, ``seconds``, ``speed_up``,
+    ``converged``, ``verdict``.
     """
+    if reference is None:
+        from ardvark.diagnostics.side_by_side import side_by_side
+
+        _check_trees(trees, ())
+        return side_by_side(trees)
     references = (reference,) if isinstance(reference, str) else tuple(reference)
+    if not references:
+        raise InputError("reference: no name given; name at least one of the trees.")
     _check_trees(trees, references)
-    own = {name: _own_figures(tree) for name, tree in trees.items()}
+    left_out = {name: loo_rows(tree) for name, tree in trees.items()}
+    own = {name: _own_figures(tree, left_out[name]) for name, tree in trees.items()}
     rows = {
         (name, against): _against(tree, trees[against], itself=name == against)
         | own[name]
-        | {"reference": against}
+        | _elpd_difference(left_out[name], left_out[against], itself=name == against)
+        | {
+            "reference": against,
+            "speed_up": own[against]["seconds"] / max(own[name]["seconds"], 1e-9),
+        }
         for against in references
         for name, tree in trees.items()
     }
@@ -100,17 +138,44 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     -------
     DataFrame, index = ``bias``, ``w[x0]``, …; columns ``role``, ``mean``, ``sd``,
     ``reference_mean``, ``reference_sd``, ``mean_error``, ``mean_error_mcse``, ``log_sd_ratio``,
-    ``q05_error``, ``q95_error``, ``wasserstein``, ``wasserstein_null``.
+    ``log_sd_ratio_mcse``, ``q05_error``, ``q95_error``, ``wasserstein``, ``wasserstein_null``.
     """
+    return _table(paired_draws(tree, reference))
+
+
+class Paired(NamedTuple):
+    """Draws of two trees of what both have, in one order: (chain, draw, element)."""
+
+    names: list[str]
+    roles: list[str]
+    ours: Array
+    theirs: Array
+    kinds: tuple[str, str]  # sampling kinds
+
+    def only_weights(self) -> "Paired":
+        """Leave the hyperparameters out."""
+        at = [i for i, role in enumerate(self.roles) if role == "weight"]
+        names, roles = ([part[i] for i in at] for part in (self.names, self.roles))
+        return Paired(names, roles, self.ours[..., at], self.theirs[..., at], self.kinds)
+
+
+def paired_draws(tree: xr.DataTree, reference: xr.DataTree) -> Paired:
+    """Give what both trees have and one at least moves, in invariants where weights have none."""
     tree, reference = in_invariants(tree), in_invariants(reference)
-    names, roles, ours, theirs = _paired_draws(tree, reference)
+    kinds = sampling_kind(tree), sampling_kind(reference)
+    return Paired(*_paired_draws(tree, reference), kinds)
+
+
+def _table(pairs: Paired) -> pd.DataFrame:
+    ours, theirs = pairs.ours, pairs.theirs
     mean, sd = moments(ours)
     reference_mean, reference_sd = moments(theirs)
-    noise = np.hypot(_mcse(ours, sampling_kind(tree)), _mcse(theirs, sampling_kind(reference)))
+    errors = [_mcse(draws, kind) for draws, kind in zip((ours, theirs), pairs.kinds, strict=True)]
+    noise = np.hypot(errors[0].mean, errors[1].mean)
     quantiles = _quantiles(ours) - _quantiles(theirs)
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = {
-            "role": roles,
+            "role": pairs.roles,
             "mean": mean,
             "sd": sd,
             "reference_mean": reference_mean,
@@ -118,21 +183,27 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
             "mean_error": _no_nan((mean - reference_mean) / reference_sd),
             "mean_error_mcse": _no_nan(noise / reference_sd),
             "log_sd_ratio": _no_nan(np.log(sd / reference_sd)),
+            "log_sd_ratio_mcse": np.hypot(errors[0].log_sd, errors[1].log_sd),
             "q05_error": _no_nan(quantiles[0] / reference_sd),
             "q95_error": _no_nan(quantiles[1] / reference_sd),
             "wasserstein": _no_nan(_wasserstein(ours, theirs) / reference_sd),
             "wasserstein_null": _no_nan(_wasserstein(*_halves(theirs)) / reference_sd),
         }
-    return pd.DataFrame(columns, index=pd.Index(names, name="parameter"))
+    return pd.DataFrame(columns, index=pd.Index(pairs.names, name="parameter"))
 
 
 # ------------------------------------------------------------------------------ the rows of compare
 
 _COLUMNS = [
-    *("method", "hyper", "reference", "compares", "like_with_like"),
+    *("method", "hyper", "reference", "compares", "like_with_like", "n_weights"),
     *("worst_mean_error", "worst_mean_error_at", "mean_error_mcse"),
-    *("worst_sd_ratio", "worst_sd_ratio_at", "wasserstein", "wasserstein_null"),
-    *("khat", "log_evidence", "elpd_loo", "elpd_loo_se", "loo_high_khat", "seconds", "converged"),
+    *("worst_sd_ratio", "worst_sd_ratio_at", "log_sd_ratio_mcse"),
+    *("wasserstein", "wasserstein_null"),
+    *("correlation_error", "correlation_at", "correlation_null"),
+    *("missed_mode_at", "missed_mode_place", "missed_mode_share"),
+    *("khat", "d2", "mean_error_bound", "log_evidence"),
+    *("elpd_loo", "elpd_loo_se", "loo_high_khat", "elpd_difference", "elpd_difference_se"),
+    *("seconds", "speed_up", "converged"),
 ]
 
 
@@ -143,8 +214,6 @@ def _check_trees(trees: Mapping[str, xr.DataTree], references: tuple[str, ...]) 
                 f"reference: asked for {name!r}, found {', '.join(map(repr, trees)) or 'no trees'};"
                 " name one of these."
             )
-    if not references:
-        raise InputError("reference: no name given; name at least one of the trees.")
     for name, tree in trees.items():
         if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
             raise InputError(
@@ -155,15 +224,15 @@ def _check_trees(trees: Mapping[str, xr.DataTree], references: tuple[str, ...]) 
 
 def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict[str, Any]:
     """Collect the figures that need both trees."""
-    table = agreement(tree, reference)
-    weights = table[table["role"] == "weight"]
+    pairs = paired_draws(tree, reference).only_weights()
+    weights = _table(pairs)
     same = itself or same_hyperparameters(tree, reference)
     figures: dict[str, Any] = {
         **dict.fromkeys(_COLUMNS, float("nan")),
         "compares": REFERENCE if itself else relation(tree, reference, same),
         "like_with_like": same,
-        "worst_mean_error_at": None,
-        "worst_sd_ratio_at": None,
+        **dict.fromkeys((name for name in _COLUMNS if name.endswith("_at")), None),
+        "n_weights": len(weights),
     }
     if len(weights):
         figures["wasserstein_null"] = weights["wasserstein_null"].max()
@@ -176,22 +245,55 @@ def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict
             "mean_error_mcse": weights["mean_error_mcse"].iloc[worst_mean],
             "worst_sd_ratio": np.exp(log_ratio.iloc[worst_sd]),
             "worst_sd_ratio_at": weights.index[worst_sd],
+            "log_sd_ratio_mcse": weights["log_sd_ratio_mcse"].iloc[worst_sd],
             "wasserstein": weights["wasserstein"].max(),
+        }
+        figures |= _joint_figures(pairs)
+    return figures
+
+
+def _joint_figures(pairs: Paired) -> dict[str, Any]:
+    """Collect what a table of single weights does not show: correlations, and modes."""
+    joint = correlation_error(pairs.names, pairs.ours, pairs.theirs, _halves(pairs.theirs))
+    figures: dict[str, Any] = {
+        "correlation_error": joint.error,
+        "correlation_at": None if joint.pair is None else ", ".join(joint.pair),
+        "correlation_null": joint.null,
+    }
+    missed = missed_mode(pairs.ours, pairs.theirs)
+    if missed is not None:
+        figures |= {
+            "missed_mode_at": pairs.names[missed.element],
+            "missed_mode_place": missed.place,
+            "missed_mode_share": missed.reference_share,
         }
     return figures
 
 
-def _own_figures(tree: xr.DataTree) -> dict[str, Any]:
+def _elpd_difference(
+    ours: LooRows | None, theirs: LooRows | None, *, itself: bool
+) -> dict[str, float]:
+    if ours is None or theirs is None or itself or ours.elpd.size != theirs.elpd.size:
+        return {}
+    difference = ours.elpd - theirs.elpd
+    error = error_of_sum(difference)
+    return {"elpd_difference": float(difference.sum()), "elpd_difference_se": error}
+
+
+def _own_figures(tree: xr.DataTree, rows: LooRows | None) -> dict[str, Any]:
     """Collect the figures that need one tree alone."""
+    limit = bounds(tree)
     fit = tree["fit"].data_vars if "fit" in tree.children else {}
     return {
         "method": tree.attrs.get("method"),
         "hyper": tree.attrs.get("hyper"),
         "khat": khat(tree),
+        "d2": limit.d2,
+        "mean_error_bound": limit.mean_error,
         "log_evidence": float(fit["log_evidence"]) if "log_evidence" in fit else float("nan"),
         "seconds": float(tree.attrs.get("seconds", "nan")),
         "converged": tree.attrs.get("converged"),
-        **loo_figures(tree),
+        **summed(rows),
     }
 
 
@@ -258,16 +360,28 @@ def _quantiles(draws: Array) -> Array:
     return np.asarray(np.quantile(draws, (0.05, 0.95), axis=(0, 1)))
 
 
-def _mcse(draws: Array, kind: str) -> Array:
-    """Monte Carlo error of the mean; independent draws need no autocorrelation estimate."""
+class _Noise(NamedTuple):
+    """Monte Carlo errors of a mean, and of the log of an sd."""
+
+    mean: Array
+    log_sd: Array
+
+
+def _mcse(draws: Array, kind: str) -> _Noise:
+    """Monte Carlo errors; independent draws need no autocorrelation estimate."""
     _, sd = moments(draws)
+    n = draws.shape[0] * draws.shape[1]
+    moving = (sd > 0) & np.isfinite(draws).all(axis=(0, 1))
+    error, log_error = np.zeros(draws.shape[2]), np.zeros(draws.shape[2])
     if kind == "iid":
-        return np.asarray(sd / np.sqrt(draws.shape[0] * draws.shape[1]))
-    moving = ~constant_columns(draws)
-    error = np.zeros(draws.shape[2])
+        z = (draws[:, :, moving] - draws[:, :, moving].mean(axis=(0, 1))) / sd[moving]
+        log_error[moving] = np.sqrt(np.maximum((z**4).mean(axis=(0, 1)) - 1.0, 0.0) / (4 * n))
+        return _Noise(np.asarray(sd / np.sqrt(n)), log_error)
     if moving.any():
-        error[moving] = arviz().mcse(draws[:, :, moving], chain_axis=0, draw_axis=1)
-    return error
+        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
+        error[moving] = arviz().mcse(draws[:, :, moving], **axes)
+        log_error[moving] = arviz().mcse(draws[:, :, moving], method="sd", **axes) / sd[moving]
+    return _Noise(error, log_error)
 
 
 def _wasserstein(ours: Array, theirs: Array) -> Array:

@@ -33,7 +33,14 @@ from ardvark.diagnostics.relevance import (
 from ardvark.diagnostics.selection import Relevances, read_relevances
 from ardvark.errors import InputError
 
-__all__ = ["Case", "choose_reference", "moving_parameters", "share_weights", "worst_parameters"]
+__all__ = [
+    "Case",
+    "choose_reference",
+    "may_judge",
+    "moving_parameters",
+    "share_weights",
+    "worst_parameters",
+]
 
 type Array = npt.NDArray[np.float64]
 
@@ -57,9 +64,15 @@ class Case:
 
     @cached_property
     def judges(self) -> list[str]:
-        """Trees that others may be held against: the reference, then every other Markov chain."""
-        chains = [n for n, facts in self.facts.items() if facts["sampling_kind"] != "iid"]
-        chains.sort(key=lambda n: (n != self.reference, self.facts[n]["method"] != "nuts"))
+        """Trees that others may be held against: the reference, exact draws, Markov chains."""
+        order = ("exact", "nuts")  # then the rest; among equals as given
+        chains = [n for n, tree in self.trees.items() if may_judge(tree)]
+        chains.sort(
+            key=lambda n: (
+                n != self.reference,
+                (*order, self.facts[n]["method"]).index(self.facts[n]["method"]),
+            )
+        )
         return list(dict.fromkeys([*([self.reference] if self.reference else []), *chains]))
 
     @cached_property
@@ -173,18 +186,26 @@ def share_weights(trees: Mapping[str, xr.DataTree]) -> dict[str, xr.DataTree]:
 
 
 def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
-    """Name the tree to trust: as asked for, else NUTS that integrates all out, else any chain."""
+    """Name the tree to trust: as asked, else the exact posterior of all, else NUTS, else chains."""
     if reference is not None:
         if reference not in trees:
             raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
         return reference
-    chains = [n for n, t in trees.items() if t["posterior"].attrs.get("sampling_kind") != "iid"]
+    chains = [n for n, tree in trees.items() if may_judge(tree)]
 
-    def preference(name: str) -> tuple[bool, bool]:
+    def preference(name: str) -> tuple[bool, bool, bool]:
         attributes = trees[name].attrs
-        return attributes.get("method") != "nuts", attributes.get("hyper") != "posterior"
+        integrated = attributes.get("hyper") == "posterior"
+        method = attributes.get("method")
+        return not (method == "exact" and integrated), method != "nuts", not integrated
 
     return min(chains, key=preference, default=None)
+
+
+def may_judge(tree: xr.DataTree) -> bool:
+    """Whether its draws are of the posterior itself: Markov chains, or exact and independent."""
+    kind = tree["posterior"].attrs.get("sampling_kind")
+    return bool(kind != "iid" or tree.attrs.get("method") == "exact")
 
 
 def moving_parameters(tree: xr.DataTree) -> dict[str, Array]:

@@ -10,9 +10,11 @@ counted. In refits of wdbc without one row the elpd of 31 such rows differs from
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from ardvark.diagnostics.reference import arviz
 from ardvark.diagnostics.relevance import (
@@ -23,7 +25,18 @@ from ardvark.diagnostics.relevance import (
     weight_variables,
 )
 
-__all__ = ["khat", "loo_figures"]
+__all__ = [
+    "LooRows",
+    "cavity_rows",
+    "error_of_sum",
+    "khat",
+    "loo_figures",
+    "loo_rows",
+    "psis_rows",
+    "summed",
+]
+
+type Array = NDArray[np.float64]
 
 EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
 LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
@@ -51,49 +64,96 @@ def khat(tree: xr.DataTree) -> float:
     return float(shape)
 
 
+class LooRows(NamedTuple):
+    """Leave-one-out row by row: log predictive density, and where its k-hat is too high."""
+
+    elpd: Array
+    high: NDArray[np.bool_]  # too high, and the row moves when it is left out
+    khat: Array  # NaN where there is none
+    estimator: str  # "psis" | "psis corrected" | "cavity"
+
+
 def loo_figures(tree: xr.DataTree) -> dict[str, float]:
-    """PSIS-LOO of the draws as they are; for an approximation, of the approximation.
+    """Leave-one-out of a tree in three numbers."""
+    return summed(loo_rows(tree))
+
+
+def summed(rows: LooRows | None) -> dict[str, float]:
+    """Sum the rows of leave-one-out; NaN if there are none.
 
     ``loo_high_khat`` counts the rows whose k-hat is too high and whose log predictive density moves
     by more than ``LOO_SHIFT`` when they are left out: the rows for which it matters.
     """
-    nothing = dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
+    if rows is None:
+        return dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
+    cavity = rows.estimator == "cavity"
+    return {
+        "elpd_loo": float(rows.elpd.sum()),
+        "elpd_loo_se": error_of_sum(rows.elpd),
+        "loo_high_khat": float("nan") if cavity else int(rows.high.sum()),
+    }
+
+
+def error_of_sum(values: Array) -> float:
+    """Standard error of a sum over rows, which are taken as drawn at random."""
+    return float(np.sqrt(values.size) * values.std(ddof=1)) if values.size > 1 else float("nan")
+
+
+def loo_rows(tree: xr.DataTree) -> LooRows | None:
+    """Leave-one-out of the draws as they are, for an approximation of the approximation.
+
+    By the way that is valid for the tree, cavities or PSIS; None if there is none.
+    """
     if tree.attrs.get("loo") == "cavity":
-        return nothing | _cavity_loo(tree)
+        return cavity_rows(tree)
+    return psis_rows(tree)
+
+
+def psis_rows(tree: xr.DataTree, *, correct: bool = False) -> LooRows | None:
+    """PSIS from draws; with `correct` draws of an approximation are weighed to its target first."""
     variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
-    if len(variables) != 1:
-        return nothing
+    if len(variables) != 1 or tree.attrs.get("loo") == "cavity":
+        return None
+    name = variables[0]
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
         try:
-            loo = arviz().loo(
-                tree, pointwise=True, var_name=variables[0], reff=_relative_efficiency(tree)
-            )
+            if correct:
+                statistics = tree["sample_stats"].dataset
+                loo = arviz().loo_approximate_posterior(
+                    tree,
+                    statistics["log_posterior"],
+                    statistics["log_approximation"],
+                    pointwise=True,
+                    var_name=name,
+                )
+            else:
+                reff = _relative_efficiency(tree)
+                loo = arviz().loo(tree, pointwise=True, var_name=name, reff=reff)
         except ValueError:  # a constant log likelihood has no tail to fit
-            return nothing
-    log_p = tree["log_likelihood"].dataset[variables[0]]
+            return None
+    log_p = tree["log_likelihood"].dataset[name]
     peak = log_p.max(SAMPLE_DIMS)
     shift = np.log(np.exp(log_p - peak).mean(SAMPLE_DIMS)) + peak - loo.elpd_i
     # a draw with log p = -inf makes both of them NaN: that counts
     high = ~(loo.pareto_k <= loo.good_k) & ~(np.abs(shift) <= LOO_SHIFT)
-    return {
-        "elpd_loo": float(loo.elpd),
-        "elpd_loo_se": float(loo.se),
-        "loo_high_khat": int(high.sum()),
-    }
+    flat = [np.asarray(part).ravel() for part in (loo.elpd_i, high, loo.pareto_k)]
+    return LooRows(flat[0], flat[1], flat[2], "psis corrected" if correct else "psis")
 
 
-def _cavity_loo(tree: xr.DataTree) -> dict[str, float]:
-    """Leave-one-out of the cavities, for sites that are zero somewhere.
+def cavity_rows(tree: xr.DataTree) -> LooRows | None:
+    """Leave-one-out of the cavities: free, exact for a Gaussian, the only one for hard margins.
 
-    There importance sampling is not valid: some draws have weight 1/0, and exact draws never reach
-    the part of the cavity where the row has no probability. A sampler has no cavities: NaN.
+    Where a site is zero importance sampling is not valid: some draws have weight 1/0, and exact
+    draws never reach the part of the cavity where the row has no probability. A sampler has no
+    cavities: None.
     """
-    if "fit" not in tree.children or "log_loo_probability" not in tree["fit"]:
-        return {}
-    rows = tree["fit"]["log_loo_probability"].to_numpy()
-    spread = float(np.sqrt(rows.size * rows.var()))
-    return {"elpd_loo": float(rows.sum()), "elpd_loo_se": spread}
+    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
+    if "log_loo_probability" not in fit or fit["log_loo_probability"].ndim != 1:
+        return None
+    elpd = fit["log_loo_probability"].to_numpy()
+    nothing = np.full(elpd.size, np.nan)
+    return LooRows(elpd.astype(float), np.zeros(elpd.size, bool), nothing, "cavity")
 
 
 def _relative_efficiency(tree: xr.DataTree) -> float:

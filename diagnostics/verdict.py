@@ -28,6 +28,9 @@ SD_RATIO_USABLE = (0.8, 1.25)  # 0.8: a nominal 90 % interval covers 81 %
 KHAT_LIMITS = (0.5, 0.7)  # finite variance of the weights; largest k at which PSIS is usable
 SHAPE_ERROR = 0.1  # sd: W1 that matters ...
 NULL_FACTOR = 2.0  # ... if it is also this many times what noise alone gives
+CORRELATION_LIMITS = (0.1, 0.3)
+CORRELATION_NULL = 1.5  # two halves differ by sqrt 2 times what the whole and another run do
+FALSE_CALLS = 0.01  # of a mean or an sd, by noise alone, in all weights of an answer together
 
 _CONCLUSIONS = {
     REFERENCE: ("this is the reference",) * 2 + ("a reference that cannot be trusted",),
@@ -56,7 +59,8 @@ def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
         above 0.7 are always bad.
     sentence
     """
-    findings = [f for judge in (_convergence, _means, _sds, _shape, _weights) for f in judge(row)]
+    judges = (_convergence, _modes, _means, _sds, _shape, _correlations, _weights)
+    findings = [f for judge in judges for f in judge(row)]
     kind = row["compares"]
     if kind == OTHER_HYPERPARAMETERS:
         findings.append(("warn", "the reference has other hyperparameters or data"))
@@ -101,12 +105,21 @@ def _convergence(row: "pd.Series[Any]") -> list[Finding]:
     return [("bad", "did not converge")] if known and not converged else []
 
 
+def _modes(row: "pd.Series[Any]") -> list[Finding]:
+    where = row["missed_mode_at"]
+    if where is None or pd.isna(where):
+        return []
+    share, place = 100 * row["missed_mode_share"], row["missed_mode_place"]
+    return [("bad", f"a mode of {where} is missed (near {place:.2g}, {share:.0f} % of the mass)")]
+
+
 def _means(row: "pd.Series[Any]") -> list[Finding]:
     error, noise = row["worst_mean_error"], row["mean_error_mcse"]
     if np.isnan(error):
         return []
     level = LEVELS[int(np.searchsorted(MEAN_ERROR_LIMITS, error))]
-    if level == "good" and noise > MEAN_ERROR_LIMITS[0]:
+    unsure = noise > MEAN_ERROR_LIMITS[0] if level == "good" else error < _noise_alone(row) * noise
+    if unsure:
         return [("warn", f"too few draws to tell the means (Monte Carlo error {noise:.2f} sd)")]
     if level == "good":
         return [(level, f"means within {error:.2f} sd")]
@@ -124,8 +137,18 @@ def _sds(row: "pd.Series[Any]") -> list[Finding]:
         return [(level, f"{where} has no spread at all (pruned or fixed)")]
     if np.isinf(ratio):
         return [(level, f"{where} has spread, but none in the reference")]
+    noise = row["log_sd_ratio_mcse"]
+    if abs(math.log(ratio)) < _noise_alone(row) * noise:
+        return [("warn", f"too few draws to tell the sds (Monte Carlo error {100 * noise:.0f} %)")]
     size = "small" if ratio < 1 else "large"
     return [(level, f"the sd of {where} is {100 * abs(ratio - 1):.0f} % too {size}")]
+
+
+def _noise_alone(row: "pd.Series[Any]") -> float:
+    """How many Monte Carlo errors the worst of so many weights reaches by noise, rarely."""
+    from scipy.stats import norm
+
+    return float(norm.isf(FALSE_CALLS / (2 * max(int(row["n_weights"]), 1))))
 
 
 def _shape(row: "pd.Series[Any]") -> list[Finding]:
@@ -134,6 +157,15 @@ def _shape(row: "pd.Series[Any]") -> list[Finding]:
     if moments_differ or np.isnan(distance) or distance <= max(SHAPE_ERROR, NULL_FACTOR * null):
         return []
     return [("warn", f"the shape differs (W1 {distance:.2f} sd, noise alone {null:.2f})")]
+
+
+def _correlations(row: "pd.Series[Any]") -> list[Finding]:
+    error, null = row["correlation_error"], row["correlation_null"]
+    if np.isnan(error) or error <= max(CORRELATION_LIMITS[0], CORRELATION_NULL * null):
+        return []
+    level = LEVELS[int(np.searchsorted(CORRELATION_LIMITS, error))]
+    where = str(row["correlation_at"]).replace(", ", " and ")
+    return [(level, f"the correlation of {where} is off by {error:.2f} (noise alone {null:.2f})")]
 
 
 def _weights(row: "pd.Series[Any]") -> list[Finding]:

@@ -8,7 +8,7 @@ One kernel: β and the mean are integrated out, which leaves one integral over l
 with b the smallest β and Q the upper incomplete gamma ratio. It is done by the trapezium rule,
 whose error falls exponentially for such a bell.
 
-A mixture of D kernels: bridge sampling (Meng & Wong 1996) between the posterior of
+A mixture of D kernels: bridge sampling (`bridge.py`) between the posterior of
 Θ = (v, β, τ, m), allocations summed out, and a density made of Gibbs draws of the allocations,
 
     q(Θ) = 1/M Σ_i q(β | d_i) 1/D! Σ_π Π_e q(v_e, τ_e, m_e | component π(e) of d_i, β)
@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 from scipy.special import gammaincc, gammaln, logsumexp
 
+from ardvark.inference.bridge import meet
 from ardvark.inference.mixture_kernels import (
     LOG_2_PI,
     T_CONSTANT,
@@ -162,20 +163,6 @@ def bridge(rng: Any, z: Any, n_kernels: int, p: BackgroundPrior, draws: int) -> 
             p, parts, v, beta, tau, mean
         )
     return meet(posterior, proposal)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def meet(posterior: Any, proposal: Any) -> float:
-    """Meng & Wong's fixed point for as many draws from either side."""
-    centre = np.median(posterior)
-    one, two = np.exp(posterior - centre), np.exp(proposal - centre)
-    r = 1.0
-    for _ in range(1000):
-        new = (two / (two + r)).mean() / (1.0 / (one + r)).mean()
-        if abs(new - r) < 1e-10 * r:
-            break
-        r = new
-    return float(centre + math.log(r))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

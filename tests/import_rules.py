@@ -40,6 +40,7 @@ ARRAY_LAYER = {
         "truncated_normal",
         "block_moves",
         "bound",
+        "bridge",
         "sampled_kernels",
         "sequential_ard",
         "gaussian_ard",
@@ -96,6 +97,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "step_gamma",
         "step_scale",
         "step_subset",
+        "target",
         "vb_reading",
     )
 }
