@@ -96,8 +96,9 @@ axis.set_ylabel("probability of inclusion")
 axis.legend(fontsize=7)
 
 # %% [markdown]
-# The large weight is in whatever the slab. The small ones (0.25 and 0.1) are in for a slab of
-# their own size and out for a wide one. With `slab="ard"` the width is inferred with the rest:
+# The large weight is in whatever the slab. The weight of 0.25 is in for a slab of its own size and
+# out for a wide one. A very narrow slab lets everything in: a weight of nearly nothing costs
+# nothing. With `slab="ard"` the width is inferred with the rest:
 
 # %%
 inferred = av.models.subset_regression(X, target, slab="ard", expected_inputs=2.0)
