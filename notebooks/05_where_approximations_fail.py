@@ -30,16 +30,6 @@ fast = os.environ.get("ARDVARK_FAST") == "1"
 settings = {"draws": 250 if fast else 1000, "random_seed": 1, "progressbar": False}
 columns = ["worst_mean_error", "worst_sd_ratio", "wasserstein", "wasserstein_null", "khat"]
 
-
-def both_marginals(trees, pick, title):
-    """Draw one marginal under every method."""
-    axis = plt.subplots(figsize=(6, 2.8))[1]
-    for name, tree in trees.items():
-        axis.hist(pick(tree).ravel(), bins=60, density=True, histtype="step", label=name)
-    axis.set_title(title)
-    axis.legend()
-
-
 # %% [markdown]
 # ## 1. Separable classes
 #
@@ -55,7 +45,12 @@ trees = {name: av.fit(separable, name, **settings) for name in ("laplace", "ep",
 av.compare(trees, reference="exact")[columns]
 
 # %%
-both_marginals(trees, lambda tree: tree["posterior"].w.values[:, :, 0], "weight of x0")
+figure, axis = plt.subplots(figsize=(6, 2.8))
+for name, tree in trees.items():
+    drawn = tree["posterior"].w.values[:, :, 0].ravel()
+    axis.hist(drawn, bins=60, density=True, histtype="step", label=name)
+axis.set_title("weight of x0")
+axis.legend()
 
 # %% [markdown]
 # Laplace sits on the mode, a whole sd from the mean. EP has the means right, and an sd 15 % short
@@ -81,13 +76,12 @@ av.compare(trees, reference="exact")[columns]
 
 
 # %%
-def predictor(tree):
-    """Draws of eta at row 0."""
-    posterior = tree["posterior"]
-    return posterior.bias.values + posterior.w.values @ X[0]
-
-
-both_marginals(trees, predictor, "predictor of row 0")
+figure, axis = plt.subplots(figsize=(6, 2.8))
+for name, tree in trees.items():
+    drawn = tree["posterior"].bias.values + tree["posterior"].w.values @ X[0]
+    axis.hist(drawn.ravel(), bins=60, density=True, histtype="step", label=name)
+axis.set_title("predictor of row 0")
+axis.legend()
 
 # %% [markdown]
 # ## 3. Two modes

@@ -33,12 +33,8 @@ X = rng.normal(size=(30, 3))
 
 
 # %%
-def probit():
-    """Thirty rows, three inputs, precisions known."""
-    start = (X[:, 0] > 0).astype(int)
-    return av.models.ard_classification(X, start, alpha=np.full(4, 0.5))
-
-
+start = (X[:, 0] > 0).astype(int)  # replaced by simulated labels
+probit = av.models.ard_classification(X, start, alpha=np.full(4, 0.5))
 runs = {name: av.sbc(probit, name, replications, random_seed=1) for name in ("ep", "laplace", "vb")}
 for name, run in runs.items():
     print(f"\n{name}: {int(run.attrs['failed'])} fits failed")
@@ -92,13 +88,6 @@ for name, places in {"EP": right, "sds x 0.8": wrong}.items():
 
 # %%
 few = 40 if fast else 150
-
-
-def full():
-    """Precisions unknown."""
-    start = (X[:, 0] > 0).astype(int)
-    return av.models.ard_classification(X, start, a=2.0, b=2.0)
-
-
+full = av.models.ard_classification(X, start, a=2.0, b=2.0)
 chains = av.sbc(full, av.EP(hyper=av.Sampled()), few, random_seed=2)
 av.sbc_summary(chains).round(3)
