@@ -13,6 +13,7 @@ if _t.TYPE_CHECKING:
     from ardvark import sklearn as sklearn
     from ardvark import steps as steps
     from ardvark.diagnostics.agreement import compare as compare
+    from ardvark.diagnostics.calibration import scores as scores
     from ardvark.diagnostics.discovery import discoveries as discoveries
     from ardvark.diagnostics.discovery import selected as selected
     from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
@@ -133,6 +134,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "report": "diagnostics.report",
     "sbc": "diagnostics.sbc",
     "sbc_summary": "diagnostics.sbc_checks",
+    "scores": "diagnostics.calibration",
     "search_gamma": "inference.gamma_search",
     "select_features": "inference.select",
     "sklearn": None,
@@ -198,6 +200,7 @@ __all__ = [
     "report",
     "sbc",
     "sbc_summary",
+    "scores",
     "search_gamma",
     "select_features",
     "selected",

@@ -30,10 +30,10 @@ from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
 from ardvark.models.inputs import scaled_like
 
-__all__ = ["class_table", "predict", "row_table"]
+__all__ = ["MOST_DRAWS", "Beliefs", "class_table", "predict", "row_table"]
 
 _SHAPE_WORDS = ("shape", "broadcast", "dimension", "mismatch")
-_MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
+MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
 
 
 def predict(
@@ -95,7 +95,7 @@ def predict(
         if "mean_vector" in tree.children.get("fit", {}):
             belief: _Belief = _Gaussian(latent, tree)
         else:
-            belief = _Draws(latent, tree)
+            belief = Beliefs(latent, tree)
         if bayes_point:
             belief = belief.at_its_mean()
         if latent.two_classes:
@@ -170,13 +170,13 @@ class _Gaussian:
         return None if noise is None else (self.mean, np.sqrt(self.variance + noise))
 
 
-class _Draws:
+class Beliefs:
     """η at the new rows for each draw, with the draw's own hyperparameters."""
 
     def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
         self.latent = latent
         stacked = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-        step = max(1, stacked.sizes["sample"] // _MOST_DRAWS)
+        step = max(1, stacked.sizes["sample"] // MOST_DRAWS)
         stacked = stacked.isel(sample=slice(None, None, step))
         missing = [n for n in (*latent.weights, *latent.hyper) if n not in stacked]
         if missing:
@@ -190,15 +190,25 @@ class _Draws:
         self.theta = {name: draws[name] for name in latent.hyper}
         self.eta = latent.eta_of(draws)
 
-    def at_its_mean(self) -> _Draws:
+    def at_its_mean(self) -> Beliefs:
+        """The same as if η were known at its mean."""
         self.eta = np.broadcast_to(self.eta.mean(axis=0), self.eta.shape)
         return self
 
     def probability(self, label: int) -> Array:
+        """Probability of a class at each row."""
         labels = np.full(self.eta.shape[1], label)
         return np.exp(self.latent.log_sites_of(self.eta, self.theta, labels)).mean(axis=0)
 
     def gaussian_noise(self) -> tuple[Array, Array] | None:
+        """Mean and sd of the target, if the noise is Gaussian."""
+        noise = self.noise_variance()
+        if noise is None:
+            return None
+        return self.eta.mean(axis=0), np.sqrt(self.eta.var(axis=0) + noise.mean(axis=0))
+
+    def noise_variance(self) -> Array | None:
+        """σ² of each draw and row, if the noise is Gaussian."""
         start = {name: values[0] for name, values in self.theta.items()}
         if _noise_variance(self.latent, start, self.eta.shape[1]) is None:
             return None
@@ -206,11 +216,10 @@ class _Draws:
         log_peak = self.latent.log_sites_of(
             np.zeros_like(self.eta), self.theta, np.zeros(self.eta.shape[1])
         )
-        noise = np.exp(-2.0 * log_peak) / (2.0 * np.pi)
-        return self.eta.mean(axis=0), np.sqrt(self.eta.var(axis=0) + noise.mean(axis=0))
+        return np.asarray(np.exp(-2.0 * log_peak) / (2.0 * np.pi))
 
 
-_Belief = _Gaussian | _Draws
+_Belief = _Gaussian | Beliefs
 
 
 def _noise_variance(latent: LatentGaussian, theta: Mapping[str, Any], rows: int) -> Array | None:

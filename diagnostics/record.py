@@ -1,0 +1,46 @@
+"""The calibration record: how each method stands the test on data simulated from a model's prior.
+
+A JSON file beside this module, made by `python -m ardvark.studies.calibration`, with the version
+that made it and a SHA-256 over its entries. The report shows the entries of the model at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ardvark.errors import InputError
+
+__all__ = ["PLACE", "calibration_record", "digest", "records_of"]
+
+PLACE = Path(__file__).with_name("calibration_record.json")
+FORMAT = 1
+
+
+def digest(entries: list[dict[str, Any]]) -> str:
+    """SHA-256 of the entries, however they are laid out in the file."""
+    text = json.dumps(entries, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def calibration_record(path: Path = PLACE) -> dict[str, Any]:
+    """Read the record, and refuse one that was changed by hand; empty if there is none."""
+    if not path.exists():
+        return {"format": FORMAT, "version": "", "entries": []}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        entries, sha256 = record["entries"], record["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path.name} cannot be read as a calibration record ({error})") from None
+    if record.get("format") != FORMAT:
+        raise InputError(f"{path.name} has format {record.get('format')!r}, expected {FORMAT}")
+    if digest(entries) != sha256:
+        raise InputError(f"{path.name} does not have the sum it names: it was changed by hand")
+    return dict(record)
+
+
+def records_of(model: str, path: Path = PLACE) -> list[dict[str, Any]]:
+    """Entries of the record for a builder of the registry."""
+    return [entry for entry in calibration_record(path)["entries"] if entry["model"] == model]
