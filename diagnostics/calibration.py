@@ -35,7 +35,15 @@ from ardvark.inference.graph import read_model
 from ardvark.inference.predict import MOST_DRAWS, Beliefs, predict
 from ardvark.models.card import card_of
 
-__all__ = ["Curve", "calibration_curve", "crps_normal", "expected_error", "row_scores", "scores"]
+__all__ = [
+    "Curve",
+    "calibration_curve",
+    "crps_normal",
+    "expected_error",
+    "row_scores",
+    "scores",
+    "summed",
+]
 
 type Array = npt.NDArray[np.float64]
 type Test = Any  # (X, t), a Dataset, or None
@@ -90,7 +98,7 @@ def scores(
         rows[name] = {"rows": len(table), "by": table.attrs["by"]}
         for score in SCORES:
             if score in table:
-                rows[name] |= _summed(score, table[score], tables[judge].get(score))
+                rows[name] |= summed(score, table[score], tables[judge].get(score))
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
@@ -100,7 +108,7 @@ NAMES = {"correct": "accuracy", "squared_error": "rmse"} | {
 }
 
 
-def _summed(score: str, values: pd.Series[float], other: Any) -> dict[str, float]:
+def summed(score: str, values: pd.Series[float], other: Any) -> dict[str, float]:
     """Mean, error, and paired difference of one score; squared errors as their root."""
     own: Array = np.asarray(values, dtype=np.float64)
     theirs: Array | None = None if other is None else np.asarray(other, dtype=np.float64)

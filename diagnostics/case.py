@@ -16,6 +16,7 @@ import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.calibration import row_scores
 from ardvark.diagnostics.describe import describe_tree, fingerprint
 from ardvark.diagnostics.reference import (
     APPROXIMATION_ERROR,
@@ -56,6 +57,7 @@ class Case:
     model: Any = None
     data: Any = None
     command: str | None = None
+    test: Any = None  # rows that were kept back: (X, t) or a Dataset
 
     @cached_property
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -167,6 +169,17 @@ class Case:
     def data_fingerprint(self) -> str | None:
         """SHA-256 of X and t."""
         return fingerprint(*self.fitted_data[:2]) if self.fitted_data else None
+
+    @cached_property
+    def predicted(self) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+        """Scores of every row by tree, and why a tree has none."""
+        tables, refused = {}, {}
+        for name, tree in self.trees.items():
+            try:
+                tables[name] = row_scores(tree, self.model, self.test if self.model else None)
+            except (InputError, NotImplementedError) as error:
+                refused[name] = str(error).rstrip(".")
+        return tables, refused
 
     @property
     def captions(self) -> list[str]:

@@ -8,6 +8,9 @@ from typing import Any
 from ardvark.diagnostics import figures
 from ardvark.diagnostics.case import Case, moving_parameters
 from ardvark.diagnostics.describe import installed
+from ardvark.diagnostics.part_calibration import calibration_figures
+from ardvark.diagnostics.part_convergence import convergence_figures
+from ardvark.diagnostics.part_predictions import predictions_figures
 from ardvark.diagnostics.part_relevance import relevance_figure
 from ardvark.diagnostics.verdict import (
     MEAN_ERROR_LIMITS,
@@ -30,6 +33,10 @@ TITLES = {
     "reference": "Is the reference trustworthy?",
     "relevance": "Feature relevance",
     "closeness": "How close are the approximations?",
+    "convergence": "Own convergence of each method",
+    "predictions": "Predictions",
+    "sensitivity": "Prior sensitivity",
+    "calibration": "Calibration record of this model",
     "reproducibility": "Reproducibility",
 }
 
@@ -97,6 +104,9 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
             tolerance=MEAN_ERROR_LIMITS[0],
             sd_limits=SD_RATIO_GOOD,
         ),
+        **convergence_figures(case),
+        **predictions_figures(case),
+        **calibration_figures(case),
     }
     return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
 

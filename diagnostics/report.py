@@ -23,7 +23,11 @@ from ardvark.diagnostics.case import Case, choose_reference, share_weights
 from ardvark.diagnostics.describe import describe_data, describe_model, installed
 from ardvark.diagnostics.findings import data_findings, findings, separation_words
 from ardvark.diagnostics.page import Part, render, write
+from ardvark.diagnostics.part_calibration import calibration_part
+from ardvark.diagnostics.part_convergence import convergence_part
+from ardvark.diagnostics.part_predictions import predictions_part
 from ardvark.diagnostics.part_relevance import relevance_part
+from ardvark.diagnostics.part_sensitivity import sensitivity_part
 from ardvark.diagnostics.verdict import LEVELS, verdict
 from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
@@ -42,6 +46,7 @@ def report(
     data: Any = None,
     reference: str | None = None,
     command: str | None = None,
+    test: Any = None,
 ) -> Path:
     """Write an HTML file that holds the answers against a reference, and its numbers as JSON.
 
@@ -57,11 +62,14 @@ def report(
         Name of the tree to trust; by default NUTS with the hyperparameters integrated out.
     command
         The command that gives this report again.
+    test
+        Rows that were not fitted, (X, t) or a `Dataset`, to score predictions on; without them
+        every row is left out in turn.
     """
     target = Path(path)
     _check(trees, target)
     judge = choose_reference(trees, reference)
-    case = Case(share_weights(trees), judge, model, data, command)
+    case = Case(share_weights(trees), judge, model, data, command, test)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}
     header = _header(case)
     numbers = plain({"header": header, **parts})
@@ -234,5 +242,9 @@ PARTS: dict[str, Callable[[Case], Part]] = {
     "reference": _reference,
     "relevance": relevance_part,
     "closeness": _closeness,
+    "convergence": convergence_part,
+    "predictions": predictions_part,
+    "sensitivity": sensitivity_part,
+    "calibration": calibration_part,
     "reproducibility": _reproducibility,
 }
