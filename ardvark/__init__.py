@@ -20,6 +20,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.groups import correlated_groups as correlated_groups
     from ardvark.diagnostics.groups import group_relevance as group_relevance
     from ardvark.diagnostics.path import plot_path as plot_path
+    from ardvark.diagnostics.projection import project as project
     from ardvark.diagnostics.rank_agreement import rank_agreement as rank_agreement
     from ardvark.diagnostics.relevance import relevance as relevance
     from ardvark.diagnostics.relevance_plot import plot_relevance as plot_relevance
@@ -112,6 +113,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "compare_relevance": "diagnostics.selection",
     "rank_agreement": "diagnostics.rank_agreement",
     "plot_relevance": "diagnostics.relevance_plot",
+    "project": "diagnostics.projection",
     "selected": "diagnostics.discovery",
     "discoveries": "diagnostics.discovery",
     "correlated_groups": "diagnostics.groups",
@@ -193,6 +195,7 @@ __all__ = [
     "plot_relevance",
     "plot_selection",
     "predict",
+    "project",
     "rank_agreement",
     "read_model",
     "relevance",

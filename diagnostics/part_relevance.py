@@ -18,18 +18,21 @@ from matplotlib.figure import Figure
 from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.figures import INK, METHOD_COLOURS, STYLE
 from ardvark.diagnostics.groups import correlated_groups, group_relevance, groupable
+from ardvark.diagnostics.projection import project
 from ardvark.diagnostics.rank_agreement import agreement_table
 from ardvark.diagnostics.relevance import relevance
 from ardvark.diagnostics.relevance_plot import MARKERS, by_mean_rank, draw_relevance, figure_size
 from ardvark.diagnostics.selection import relevance_table
 from ardvark.diagnostics.subsets import subset_sizes, subsets
 from ardvark.diagnostics.words import count, listed, mean_and_sd, number, records
+from ardvark.errors import UnsupportedPair
 
 __all__ = ["relevance_figure", "relevance_part"]
 
 RESAMPLES = 100  # of the batches, for the errors of ranks and taus
 TOP = 5  # inputs whose overlap is told
 MOST_SUBSETS = 10
+MOST_COLUMNS, PROJECTED = 12, 100  # of a projection: columns of its path, draws
 NOUNS = {"features": "input", "weights": "weight", "samples": "sample"}
 ACCOUNTS = {"inclusion": "P(included)", "kappa": "kappa", "scale": "scale"}
 
@@ -40,7 +43,7 @@ def relevance_part(case: Case) -> dict[str, Any]:
     table = relevance_table(case.relevances, rng, RESAMPLES)
     rows = str(table.attrs["rows"])
     methods = list(dict.fromkeys(table.columns.get_level_values(0)))
-    leader = case.reference if case.reference in methods else methods[0]
+    leader = str(case.reference if case.reference in methods else methods[0])
     first = min(TOP, max(1, len(table) // 2))  # all of few inputs are shared by any two methods
     agreement = agreement_table(case.relevances, first, rng, RESAMPLES)
     order = list(table[leader]["rank"].sort_values(kind="stable").index)
@@ -61,6 +64,7 @@ def relevance_part(case: Case) -> dict[str, Any]:
         "subsets": _attempt(_subsets, case),
         "groups": _attempt(_groups, case),
         "samples": _attempt(_samples, case),
+        "projection": _attempt(lambda case: _projection(case, leader), case),
     }
     return part | {"sentence": " ".join(_sentences(case, part, agreement, table))}
 
@@ -101,10 +105,12 @@ def _sentences(
     case: Case, part: dict[str, Any], agreement: pd.DataFrame, table: pd.DataFrame
 ) -> list[str]:
     noun, leader = part["noun"], part["leader"]
-    best = part["features"][:3]
-    said = [f"Under {leader} the most relevant {noun}s are {listed(best)}."]
-    if len(best) < 3:
-        said = [f"Under {leader} the most relevant {noun} is {best[0]}."]
+    own = part["relevance"][leader]
+    best = [name for name in part["features"][:3] if own[name]["relevance"] > 0]
+    words = {0: f"no {noun} is relevant", 1: f"the one relevant {noun} is {listed(best)}"}
+    said = [
+        f"Under {leader} {words.get(len(best), f'the most relevant {noun}s are {listed(best)}')}."
+    ]
     for row in agreement.to_dict("records"):
         if leader not in (row["first"], row["second"]):
             continue
@@ -171,6 +177,23 @@ def _samples(case: Case) -> dict[str, Any]:
                 "top": records(top[["mean", "sd", "relevance"]].rename_axis("sample")),
             }
     return found
+
+
+def _projection(case: Case, leader: str) -> dict[str, Any]:
+    """How few columns predict as the leader does, where its predictor is linear in its weights."""
+    if case.model is None:
+        return {"why": "the model was not handed over"}
+    try:
+        found = project(case.trees[leader], case.model, most=MOST_COLUMNS, draws=PROJECTED)
+    except UnsupportedPair as error:
+        return {"why": str(error)}
+    return {
+        "sentence": found.sentence(),
+        "suggested": found.suggested,
+        "columns": list(found.columns),
+        "reference": leader,
+        "path": records(found.path),
+    }
 
 
 # ---------------------------------------------------------------------------------------- figure

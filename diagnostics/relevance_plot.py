@@ -16,7 +16,7 @@ __all__ = ["by_mean_rank", "draw_relevance", "figure_size", "plot_relevance"]
 
 COLOURS = ("#1d232b", "#0067a8", "#c24e00", "#00795a", "#a34680", "#8a6a00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-DEEPEST = 0.55  # opacity of rank 1: its number must still be read
+DEEPEST = 0.45  # opacity of rank 1: its number must still be read
 
 
 def plot_relevance(

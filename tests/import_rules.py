@@ -77,6 +77,7 @@ ARRAY_LAYER = {
         "feature_selection",
         "grid_svm",
         "process_learners",
+        "projection",
         "reconstruction",
         "smo",
     )

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from synthetic_trees import gaussian_tree, replaced
 
+import ardvark as av
 from ardvark.diagnostics import part_relevance
 from ardvark.diagnostics.case import Case, choose_reference
 from ardvark.diagnostics.part_relevance import relevance_part
@@ -104,6 +105,21 @@ def test_a_block_that_fails_costs_no_other(tmp_path, monkeypatch):
     page = path.read_text()
     assert "Groups of correlated inputs could not be told: ZeroDivisionError" in page
     assert "Relevance by method" in page
+
+
+def test_projection_is_shown_for_a_linear_model_and_refused_by_name():
+    rng = np.random.default_rng(906)
+    X = rng.normal(size=(60, 4))
+    t = X @ [2.0, 0.0, -1.0, 0.0] + 0.5 * rng.normal(size=60)
+    model = av.models.ard_regression(X, t)
+    tree = av.fit(model, "laplace", draws=50, random_seed=1, progressbar=False)
+    found = relevance_part(Case({"laplace": tree}, None, model))["projection"]
+    assert found["suggested"] == 2 and set(found["columns"]) == {"x0", "x2"}
+    assert [row["size"] for row in found["path"]][:3] == [0, 1, 2]
+    assert "not handed over" in relevance_part(Case({"laplace": tree}, None))["projection"]["why"]
+    machine = av.models.sample_feature_regression(X, t)
+    why = relevance_part(Case({"laplace": tree}, None, machine))["projection"]["why"]
+    assert "bilinear" in why
 
 
 def test_the_picture_sorts_by_mean_rank_and_shows_ranks():
