@@ -90,9 +90,11 @@ def fit(
     if taken:
         raise FileExistsError(f"{', '.join(taken)} exists: choose another --out or remove it")
     _, _, model = prepare(data, task, output)
+    left_out: dict[str, str] | None = {} if task.nothing_asked else None
     stored = {}
-    for name, tree in fit_all(model, methods, task, output).items():
+    for name, tree in fit_all(model, methods, task, output, left_out).items():
         stored[name] = {"path": str(store(tree, out / f"{name}.zarr")), **outcome(tree)}
+    stored |= {name: {"left_out": why} for name, why in (left_out or {}).items()}
     output.show(stored, lambda: as_lines(stored))
     return 0
 
@@ -123,10 +125,11 @@ def report(
     if not out.absolute().parent.is_dir():
         raise FileNotFoundError(f"--out {out}: there is no folder {out.absolute().parent}")
     dataset, name, model = prepare(data, task, output)
-    trees = fit_all(model, methods, task, output)
+    left_out: dict[str, str] | None = {} if task.nothing_asked else None
+    trees = fit_all(model, methods, task, output, left_out)
     trees.update(at_same_hyperparameters(model, trees, task, output))
     command = command_again(data, name, out, task)
-    path = write_report(trees, out, model=model, data=dataset, command=command)
+    path = write_report(trees, out, model=model, data=dataset, command=command, left_out=left_out)
     numbers = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     level = numbers["verdict"]["level"]
     result = {"report": str(path), "level": level, "verdict": numbers["verdict"]["sentence"]}

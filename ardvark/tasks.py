@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ardvark.errors import UnsupportedPair
+
 __all__ = [
     "Output",
     "Task",
@@ -27,7 +29,7 @@ __all__ = [
     "store",
 ]
 
-DEFAULT_METHODS = "laplace,ep,nuts"
+DEFAULT_METHODS = "laplace,ep,vb,nuts"
 DEFAULT_MODELS = {"binary": "ard_classification", "regression": "rvm_regression"}
 
 
@@ -66,7 +68,7 @@ class Task:
     model: str | None = None
     "Model of `ardvark list`; by default the one for this kind of target."
     method: str = DEFAULT_METHODS
-    "Methods of `ardvark list`, with commas between."
+    "Methods of `ardvark list`, with commas between; of the default ones those that fit the model."
     target: str | None = None
     "Column of a CSV file that is to be explained; by default the last."
     raw: Annotated[bool, Parameter(negative="")] = False
@@ -77,6 +79,11 @@ class Task:
     "Draws per chain."
     chains: int = 4
     "Chains."
+
+    @property
+    def nothing_asked(self) -> bool:
+        """Whether the methods are the default ones: those that refuse a model are left out."""
+        return self.method == DEFAULT_METHODS
 
 
 def known_methods(names: str) -> list[str]:
@@ -125,8 +132,17 @@ def _training_rows(dataset: Any) -> Any:
     return replace(dataset, name=name, X=dataset.X[train], t=dataset.t[train], splits=(), truth={})
 
 
-def fit_all(model: Any, methods: Iterable[Any], task: Task, output: Output) -> dict[str, Any]:
-    """Fit by each method; a name or a (name, settings) pair."""
+def fit_all(
+    model: Any,
+    methods: Iterable[Any],
+    task: Task,
+    output: Output,
+    left_out: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Fit by each method, a name or a (name, settings) pair.
+
+    A method that refuses the model is noted in `left_out` with its reason; an error without it.
+    """
     import ardvark as av
 
     trees = {}
@@ -134,15 +150,25 @@ def fit_all(model: Any, methods: Iterable[Any], task: Task, output: Output) -> d
         name, settings = method if isinstance(method, tuple) else (method, method)
         output.say(f"{name}: fitting ...")
         start = time.perf_counter()
-        trees[name] = av.fit(
-            model,
-            settings,
-            draws=task.draws,
-            chains=task.chains,
-            random_seed=task.seed,
-            progressbar=output.progress and sys.stderr.isatty(),
-        )
+        try:
+            trees[name] = av.fit(
+                model,
+                settings,
+                draws=task.draws,
+                chains=task.chains,
+                random_seed=task.seed,
+                progressbar=output.progress and sys.stderr.isatty(),
+            )
+        except UnsupportedPair as refusal:
+            if left_out is None:
+                raise
+            left_out[name] = str(refusal)
+            output.say(f"{name}: left out. {refusal}")
+            continue
         output.say(f"{name}: done in {time.perf_counter() - start:.1f} s")
+    if left_out and not trees:
+        why = next(iter(left_out.values()))
+        raise UnsupportedPair(f"no default method fits this model; name one by --method. {why}")
     return trees
 
 

@@ -47,6 +47,7 @@ def report(
     reference: str | None = None,
     command: str | None = None,
     test: Any = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> Path:
     """Write an HTML file that holds the answers against a reference, and its numbers as JSON.
 
@@ -65,6 +66,8 @@ def report(
     test
         Rows that were not fitted, (X, t) or a `Dataset`, to score predictions on; without them
         every row is left out in turn.
+    left_out
+        Methods that do not fit this model, each with the reason: the page says so.
     """
     target = Path(path)
     _check(trees, target)
@@ -72,6 +75,8 @@ def report(
     case = Case(share_weights(trees), judge, model, data, command, test)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}
     header = _header(case)
+    if left_out:
+        header["Left out"] = "; ".join(f"{name} ({why})" for name, why in left_out.items())
     numbers = plain({"header": header, **parts})
     text = json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False)
     embedded = text if len(text) < EMBED_LIMIT else f"Too long for a page: see {target.stem}.json."

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.bilinear_runs import basis_of, eta_of, target_of
 from ardvark.inference.predict import class_table, row_table
 from ardvark.inference.quadrature import quadrature_tilted
 from ardvark.inference.sites import Array, LogitSites
-from ardvark.inference.vb_bilinear import KernelBasis, State, eta_moments
+from ardvark.inference.vb_bilinear import State, eta_moments
 from ardvark.inference.vb_blocks import GaussianBlock, Known
 from ardvark.inference.vb_rows import LogisticRows
 

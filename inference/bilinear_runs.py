@@ -13,13 +13,14 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.hyper import Evidence, Fixed, fixed_values
 from ardvark.inference.progress import progress
 from ardvark.inference.rsfm import rsfm
 from ardvark.inference.runs import Answer, Run
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.tree import TREATMENTS, draws_dataset
-from ardvark.inference.vb_bilinear import KernelBasis, State
+from ardvark.inference.vb_bilinear import State
 from ardvark.inference.vb_bilinear_search import ascend
 from ardvark.inference.vb_blocks import Gamma, Index, Known
 from ardvark.inference.vb_rows import GammaNoise, GaussianRows, GivenNoise, LogisticRows, Rows

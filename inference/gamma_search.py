@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.quadrature import quadrature_tilted
 from ardvark.inference.rsfm import rsfm
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.vb import VB
-from ardvark.inference.vb_bilinear import KernelBasis, State, eta_moments
+from ardvark.inference.vb_bilinear import State, eta_moments
 from ardvark.inference.vb_bilinear_search import ascend
 from ardvark.inference.vb_blocks import Gamma, Index, Known
 from ardvark.inference.vb_rows import GammaNoise, GaussianRows, LogisticRows

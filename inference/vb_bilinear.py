@@ -11,8 +11,8 @@ Mirzaei, Mohsenzadeh & Sheikhzadeh 2017 (Mir17), and what it leaves open:
 | mu_lambda, Sigma_lambda (15), (26), (27)  | `Ascent.update_lam`                                 |
 | q(alpha_w), q(alpha_lambda) (16), (17)    | `conjugate`, index from 0: constants have one too   |
 | q(beta) (18), zeta (30)                   | `Rows.tightened`                                    |
-| E(Phi_lambda' Phi_lambda)                 | `Ascent._seen_by_w`, one syrk over (rows, lam)      |
-| E(Phi_w' Phi_w), one for each row         | `Ascent._refresh`: `squares`, one trmm over w       |
+| E(Phi_lambda' Phi_lambda)                 | `Moments.by_w` in `bilinear_moments.py`             |
+| E(Phi_w' Phi_w), one for each row         | `Moments.by_lam`                                    |
 | Algorithm 1, pruning                      | `Ascent.prune`, after a warm-up                     |
 
 Scale: eta does not change under (w, lam) -> (c w, lam / c), only the hyperpriors see it, so plain
@@ -20,18 +20,15 @@ ascent creeps along a ridge. `rescale` goes to its top, which is exact: with s =
 changes by -k ln s - b (A/s + B s) + const, k = a (#w - #lam), A = sum E alpha_w,
 B = sum E alpha_lam, for hyperpriors Gamma(a, b) on both sides.
 
-Pruning is outside the bound: the ELBO after it is that of the smaller model. Nothing is done one
-row at a time; the basis (rows, features, samples) is held for what survives if it fits in memory
-and made chunk by chunk if it does not.
+Pruning is outside the bound: the ELBO after it is that of the smaller model.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dsyrk, dtrmm
 
+from ardvark.inference.bilinear_moments import moments_of
 from ardvark.inference.sites import Array
 from ardvark.inference.vb import Pruning
 from ardvark.inference.vb_blocks import (
@@ -47,43 +44,12 @@ from ardvark.inference.vb_blocks import (
 )
 from ardvark.inference.vb_rows import Rows
 
-__all__ = ["Ascent", "KernelBasis", "State", "Watch", "elbo", "eta_moments", "readmitted"]
+__all__ = ["Ascent", "State", "Watch", "elbo", "eta_moments", "readmitted"]
 
 _INNER = 3  # updates of lam, its precisions and the noise for one of w: they cost next to nothing
 _LONGEST = 64.0  # leap, in sweeps or so
-_MEGABYTE = 2**20
 
 type Watch = Callable[[str, "State"], None]
-
-
-@dataclass(frozen=True, eq=False)
-class KernelBasis:
-    """Phi at rows X: a kernel per feature around each centre, and constants."""
-
-    kernel: Callable[[Any, Any, Any], Any]  # elementwise in x, centre; and gamma
-    X: Array  # (N, L)
-    centres: Array  # (M, L)
-    gamma: Any
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Rows, features + 1, samples + 1."""
-        return len(self.X), self.X.shape[1] + 1, len(self.centres) + 1
-
-    def block(self, rows: slice, features: Index, samples: Index) -> Array:
-        """Phi (rows, features, samples); index 0 of either is the constant."""
-        x = self.X[rows]
-        phi = np.ones((len(x), len(features), len(samples)))
-        j, i = np.flatnonzero(features > 0), np.flatnonzero(samples > 0)
-        if j.size and i.size:
-            x = x[:, features[j] - 1, None]
-            c = self.centres[np.ix_(samples[i] - 1, features[j] - 1)].T[None]
-            whole = j.size == len(features) - 1 and i.size == len(samples) - 1
-            place = (slice(None), slice(1, None), slice(1, None)) if whole else np.ix_(
-                np.arange(len(x)), j, i
-            )  # fmt: skip
-            phi[place] = self.kernel(x, c, self.gamma)
-        return phi
 
 
 class State(NamedTuple):
@@ -131,54 +97,13 @@ class Ascent:
     ) -> None:
         self.basis, self.state, self.watch = basis, state, watch
         self.prior = Gamma(np.array(1.0), np.array(1.0)) if prior is None else prior
-        self.n_rows = basis.shape[0]
-        self.budget = memory * _MEGABYTE / 8
-        self._held: Array | None = None
-        self._refresh()
+        self.memory = memory
+        self._look_again()
 
-    # The basis ----------------------------------------------------------------------------------
-
-    def _chunks(self) -> Iterator[tuple[slice, Array]]:
-        """Phi of what is in the model, (rows, features, samples), a slice of the rows at a time."""
-        state = self.state
-        per_row = len(state.features) * len(state.samples)
-        if self._held is None and per_row * self.n_rows <= self.budget:
-            self._held = self.basis.block(slice(None), state.features, state.samples)
-        step = max(1, int(self.budget / 8 // per_row))  # the products need room too
-        for start in range(0, self.n_rows, step):
-            rows = slice(start, start + step)
-            if self._held is not None:
-                yield rows, self._held[rows]
-            else:
-                yield rows, self.basis.block(rows, state.features, state.samples)
-
-    def _refresh(self) -> None:
-        """E w'Phi_n (N, J) and E Phi_n' w w' Phi_n (N, J, J), which change with w alone."""
-        w = self.state.w
-        n_features = len(self.state.features)
-        self.projected = np.empty((self.n_rows, n_features))
-        self.squares = np.empty((self.n_rows, n_features, n_features))
-        for rows, phi in self._chunks():
-            flat = phi.reshape(-1, phi.shape[2])
-            mean = (flat @ w.mean).reshape(phi.shape[:2])
-            root = dtrmm(1.0, w.root, flat.T, trans_a=1).T.reshape(phi.shape)  # phi root
-            self.projected[rows] = mean
-            np.matmul(root, root.transpose(0, 2, 1), out=self.squares[rows])
-            self.squares[rows] += mean[:, :, None] * mean[:, None, :]
-
-    def _seen_by_w(self) -> tuple[Array, Array]:
-        """E Phi_lam' C Phi_lam, its lower triangle, and E Phi_lam' shift."""
-        lam, parabola = self.state.lam, self.state.rows.parabola
-        factor = np.column_stack([lam.root, lam.mean]).T  # E lam lam' = factor' factor
-        n_samples = len(self.state.samples)
-        gram, shift = np.zeros((n_samples, n_samples), order="F"), np.zeros(n_samples)
-        for rows, phi in self._chunks():
-            seen = np.matmul(factor, phi)  # (rows, J + 1, samples), the mean last
-            shift += parabola.shift[rows] @ seen[:, -1]
-            seen *= np.sqrt(parabola.precision[rows])[:, None, None]
-            flat = seen.reshape(-1, n_samples)
-            gram = dsyrk(1.0, flat.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
-        return gram, shift
+    def _look_again(self) -> None:
+        """Take the cheaper way to the moments of Phi for what is in the model."""
+        self.moments = moments_of(self.basis, self.state.samples, self.state.features, self.memory)
+        self.seen = self.moments.by_lam(self.state.w)
 
     # Blocks -------------------------------------------------------------------------------------
 
@@ -189,18 +114,15 @@ class Ascent:
 
     def update_w(self) -> None:
         """q(w)."""
-        precision, shift = self._seen_by_w()
+        precision, shift = self.moments.by_w(self.state.lam, self.state.rows.parabola)
         precision.flat[:: len(shift) + 1] += self.state.alpha_w.mean
         self._now("w", w=gaussian_block(precision, shift))  # Mir17 (14), (24), (25)
-        self._refresh()
+        self.seen = self.moments.by_lam(self.state.w)
 
     def update_lam(self) -> None:
         """q(lam)."""
-        parabola = self.state.rows.parabola
-        size = len(self.state.features)
-        precision = (parabola.precision @ self.squares.reshape(-1, size**2)).reshape(size, size)
-        precision.flat[:: size + 1] += self.state.alpha_lam.mean
-        shift = parabola.shift @ self.projected
+        precision, shift = self.seen.natural(self.state.rows.parabola)
+        precision.flat[:: len(shift) + 1] += self.state.alpha_lam.mean
         self._now("lam", lam=gaussian_block(precision, shift))  # Mir17 (15), (26), (27)
 
     def update_precisions(self, side: str) -> None:
@@ -215,9 +137,7 @@ class Ascent:
 
     def eta_moments(self) -> tuple[Array, Array]:
         """E eta and E eta² of each row."""
-        lam = self.state.lam
-        outer = lam.covariance + np.outer(lam.mean, lam.mean)
-        return self.projected @ lam.mean, self.squares.reshape(self.n_rows, -1) @ outer.ravel()
+        return self.seen.eta(self.state.lam)
 
     def rescale(self) -> None:
         """Go to the top of the ridge (c w, lam / c)."""
@@ -230,7 +150,7 @@ class Ascent:
         root = np.sqrt(k**2 + 4.0 * on_w * on_lam)
         s = (root - k) / (2.0 * on_lam) if k <= 0 else 2.0 * on_w / (root + k)
         c = float(np.sqrt(s))
-        self.projected, self.squares = c * self.projected, s * self.squares
+        self.seen = self.seen.scaled(c)
         self._now(
             "scale",
             w=state.w.scaled(c),
@@ -262,13 +182,13 @@ class Ascent:
         length = min(float(np.linalg.norm(first) / max(np.linalg.norm(second), 1e-300)), _LONGEST)
         if length <= 1.0:
             return before
-        kept = self.state, self.projected, self.squares
+        kept = self.state, self.seen
         watch, self.watch = self.watch, None  # a trial is no step
         self._go_to(path[0] + 2.0 * length * first + length**2 * second)  # Var08, scheme S3
         bound = self.sweep()
         self.watch = watch
         if not bound > before:
-            self.state, self.projected, self.squares = kept
+            self.state, self.seen = kept
             return before
         self._now("leap")
         return bound
@@ -311,7 +231,7 @@ class Ascent:
             sides.append(readmitted(q, alpha, kept, variance, conjugate(self.prior, variance)))
         (w, of_w), (lam, of_lam) = sides
         whole = State(w, lam, of_w, of_lam, state.rows, np.arange(n_samples), np.arange(n_features))
-        return Ascent(self.basis, whole, self.prior, self.budget * 8 / _MEGABYTE).bound()
+        return Ascent(self.basis, whole, self.prior, self.memory).bound()
 
     def _data_precisions(self) -> tuple[Array, Array]:
         """What the data say of each weight by itself, pruned ones too: sum_n c_n E(column²)."""
@@ -320,7 +240,7 @@ class Ascent:
         outer_w = np.column_stack([state.w.root, state.w.mean])
         outer_lam = np.column_stack([state.lam.root, state.lam.mean]).T
         on_w, on_lam = np.zeros(n_samples), np.zeros(n_features)
-        step = max(1, int(self.budget / 8 // (n_features * n_samples)))
+        step = max(1, int(self.memory * 2**20 / 64 // (n_features * n_samples)))
         for start in range(0, rows, step):
             chunk = slice(start, start + step)
             c = precision[chunk]
@@ -345,8 +265,6 @@ class Ascent:
 
     def _keep(self, keep_w: Mask, keep_lam: Mask) -> None:
         state = self.state
-        if self._held is not None:
-            self._held = np.ascontiguousarray(self._held[:, keep_lam][:, :, keep_w])
         self.state = State(
             state.w.kept(keep_w),
             state.lam.kept(keep_lam),
@@ -356,7 +274,7 @@ class Ascent:
             state.samples[keep_w],
             state.features[keep_lam],
         )
-        self._refresh()
+        self._look_again()
 
 
 def _share(q: GaussianBlock, pruning: Pruning) -> Array:

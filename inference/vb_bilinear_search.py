@@ -18,7 +18,6 @@ from ardvark.inference.vb_rows import Rows
 __all__ = ["BilinearFit", "ascend", "first_state"]
 
 _CALM = 3  # sweeps in a row that must gain less than the tolerance
-_MEGABYTE = 2**20
 _START_SD = 0.01  # of lam: small, since a wide start drowns the first update of w
 
 
@@ -171,6 +170,6 @@ def _once_more(
         state.lam, state.alpha_lam, state.features, np.full(shape[1], narrow), one
     )
     whole = State(w, lam, of_w, of_lam, state.rows, np.arange(shape[2]), np.arange(shape[1]))
-    again = Ascent(ascent.basis, whole, ascent.prior, ascent.budget * 8 / _MEGABYTE, ascent.watch)
+    again = Ascent(ascent.basis, whole, ascent.prior, ascent.memory, ascent.watch)
     second = _run(again, fit.start, pruning, tolerance, max_sweeps, tick)
     return max((fit, second), key=lambda end: end.whole)

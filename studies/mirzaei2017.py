@@ -3,6 +3,7 @@
     python -m ardvark.studies.mirzaei2017                            # all, five realisations
     python -m ardvark.studies.mirzaei2017 --data sin2d --realisations 30
     python -m ardvark.studies.mirzaei2017 --machine vrsfm --machine rsfm --json
+    python -m ardvark.studies.mirzaei2017 --store done.jsonl         # can be interrupted
 
 | data                                            | rows                     | beside         |
 |-------------------------------------------------|--------------------------|----------------|
@@ -33,11 +34,13 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ardvark.errors import InputWarning
+from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.gamma_search import GAMMAS, train
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.gaussian_ard import gaussian_ard
@@ -45,7 +48,6 @@ from ardvark.inference.laplace import Laplace
 from ardvark.inference.sequential_ard import sequential_ard
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.vb import VB
-from ardvark.inference.vb_bilinear import KernelBasis
 from ardvark.models.datasets import load
 from ardvark.models.inputs import standardise
 from ardvark.models.sample_feature import gaussian
@@ -279,32 +281,22 @@ def _loss(predictor: Array, t: Array, part: Part) -> float:
 
 
 def replicate(
-    name: str, machine: str, n: int | None = None, realisations: int = 5
+    name: str,
+    machine: str,
+    n: int | None = None,
+    realisations: int = 5,
+    store: Path | None = None,
 ) -> dict[str, Any]:
-    """One line: means over realisations with standard errors, beside the paper's."""
+    """One line: means over realisations with standard errors, beside the paper's.
+
+    A realisation that `store` (a file of JSON lines) has is not computed again.
+    """
     if machine not in MACHINES:
         raise ValueError(f"machine must be one of {', '.join(MACHINES)}, got {machine!r}")
-    begin, rows = time.process_time(), []
     if name in CLASSES and name != "crabs":
         realisations = 1  # one published split
-    for number in range(realisations):
-        part = part_of(name, n, number)
-        answer, setting = chosen(machine, part)
-        predictor = answer.predictor(part.X_test)
-        found = set(answer.features)
-        rows.append(
-            {
-                "error": _error(predictor, part),
-                "scc": _scc(predictor, part.t_test),
-                "samples": answer.samples,
-                "features": len(found),
-                "relevant_found": len(found & set(part.relevant or ())),
-                "complexity": answer.samples * len(found),
-                "gamma": setting[0] if len(setting) == 1 else setting[1],
-                "not_converged": not answer.converged,
-            }
-        )
-    line: dict[str, Any] = {"data": name, "n": len(part.t), "machine": machine}
+    rows = [_stored(store, name, machine, n, number) for number in range(realisations)]
+    line: dict[str, Any] = {"data": name, "n": rows[0]["n"], "machine": machine}
     line |= {"realisations": len(rows)}
     for key in ("error", "scc", "samples", "features", "relevant_found", "complexity"):
         values = [float(row[key]) for row in rows]
@@ -313,8 +305,44 @@ def replicate(
             line[f"{key}_se"] = _standard_error(values)
     line["gamma"] = float(np.median([row["gamma"] for row in rows]))
     line["not_converged"] = sum(bool(row["not_converged"]) for row in rows)
-    line["cpu_seconds"] = (time.process_time() - begin) / len(rows)  # the search's, by realisation
+    line["cpu_seconds"] = float(np.mean([row["cpu_seconds"] for row in rows]))  # the search's
     return line | _published(name, machine)
+
+
+def realise(name: str, machine: str, n: int | None, number: int) -> dict[str, Any]:
+    """One realisation: the search of its settings, and the best machine on the test rows."""
+    begin, part = time.process_time(), part_of(name, n, number)
+    answer, setting = chosen(machine, part)
+    predictor = answer.predictor(part.X_test)
+    found = set(answer.features)
+    return {
+        "n": len(part.t),
+        "error": _error(predictor, part),
+        "scc": _scc(predictor, part.t_test),
+        "samples": answer.samples,
+        "features": len(found),
+        "relevant_found": len(found & set(part.relevant or ())),
+        "complexity": answer.samples * len(found),
+        "gamma": setting[0] if len(setting) == 1 else setting[1],
+        "not_converged": not answer.converged,
+        "cpu_seconds": time.process_time() - begin,
+    }
+
+
+def _stored(
+    store: Path | None, name: str, machine: str, n: int | None, number: int
+) -> dict[str, Any]:
+    key = [name, machine, n if name in SYNTHETIC else None, number]
+    if store is not None and store.exists():
+        for text in store.read_text().splitlines():
+            entry: dict[str, Any] = json.loads(text)
+            if entry["key"] == key:
+                return entry["row"]  # type: ignore[no-any-return]
+    row = realise(name, machine, n, number)
+    if store is not None:
+        with store.open("a") as lines:
+            lines.write(json.dumps({"key": key, "row": row}) + "\n")
+    return row
 
 
 def _error(predictor: Array, part: Part) -> float:
@@ -353,6 +381,7 @@ def main() -> None:
     parser.add_argument("--machine", choices=MACHINES, action="append", help="may be repeated")
     parser.add_argument("--n", type=int, action="append", help="training rows of synthetic data")
     parser.add_argument("--realisations", type=int, default=5)
+    parser.add_argument("--store", type=Path, help="file of realisations that are done")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     for name in asked.data or every:
@@ -360,7 +389,7 @@ def main() -> None:
             for machine in asked.machine or MACHINES:
                 if machine == "svr" and (name == "ripley" or name in CLASSES):
                     continue  # a regression machine
-                line = replicate(name, machine, n, asked.realisations)
+                line = replicate(name, machine, n, asked.realisations, asked.store)
                 text = json.dumps(line) if asked.json else "  ".join(
                     f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items()
                 )  # fmt: skip

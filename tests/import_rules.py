@@ -38,6 +38,8 @@ ARRAY_LAYER = {
         "ep_kernels",
         "exact",
         "truncated_normal",
+        "bilinear_basis",
+        "bilinear_moments",
         "block_moves",
         "bound",
         "bridge",

@@ -11,6 +11,7 @@ from synthetic_trees import gaussian_tree
 import ardvark as av
 from ardvark import cli
 from ardvark.cli import main
+from ardvark.errors import UnsupportedPair
 from ardvark.inference.methods import METHODS
 
 FEATURES = ["height", "weight", "age"]
@@ -172,8 +173,8 @@ def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
     page = out.read_text("utf-8")
     assert "ardvark report" in page and "--model ard_classification" in page
     names = [method if isinstance(method, str) else "fixed" for _, method, _ in fitted]
-    assert names == ["laplace", "ep", "nuts", "fixed"]
-    settings = fitted[3][2]
+    assert names == ["laplace", "ep", "vb", "nuts", "fixed"]
+    settings = fitted[-1][2]
     assert settings["random_seed"] == 7 and settings["draws"] == 200 and not settings["progressbar"]
     X = fitted[0][0]["X"].get_value()
     assert np.allclose(X.mean(axis=0), 0, atol=1e-9) and np.allclose(X.std(axis=0), 1, atol=0.05)
@@ -193,6 +194,31 @@ def test_report_as_json_is_quiet_and_raw_data_stay_raw(csv, fitted, tmp_path, ca
         numbers["header"]["Data set"] == "people"
         and "--raw" in numbers["reproducibility"]["command"]
     )
+
+
+def test_a_default_method_that_refuses_the_model_is_left_out_and_told(
+    csv, fitted, tmp_path, monkeypatch, capsys
+):
+    normal, refusing = av.fit, {"vb"}
+
+    def fit(model, method, **settings):
+        if isinstance(method, str) and method in refusing:
+            raise UnsupportedPair(f"{method} cannot: ask another.")
+        return normal(model, method, **settings)
+
+    monkeypatch.setattr(av, "fit", fit, raising=False)
+    out = tmp_path / "people.html"
+    assert main(["report", str(csv), "--out", str(out)]) == 0
+    assert "vb: left out. vb cannot" in capsys.readouterr().err
+    assert "vb (vb cannot: ask another.)" in out.read_text("utf-8")
+    assert main(["fit", str(csv), "--out", str(tmp_path / "run"), "--json"]) == 0
+    assert "vb cannot" in json.loads(capsys.readouterr().out)["vb"]["left_out"]
+    assert not (tmp_path / "run" / "vb.zarr").exists()
+    assert main(["fit", str(csv), "--method", "vb", "--out", str(tmp_path / "asked")]) == 2
+    assert "vb cannot" in capsys.readouterr().err  # what was asked for by name is an error
+    refusing |= {"laplace", "ep", "nuts"}
+    assert main(["fit", str(csv), "--out", str(tmp_path / "none")]) == 2
+    assert "no default method fits this model" in capsys.readouterr().err
 
 
 def test_strict_turns_warnings_into_exit_codes(csv, fitted, tmp_path, monkeypatch, capsys):
@@ -215,9 +241,9 @@ def test_fit_stores_trees_that_compare_reads(csv, fitted, tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["fit", str(csv), "--out", str(run), "--json"]) == 0
     stored = json.loads(capsys.readouterr().out)
-    assert sorted(stored) == ["ep", "laplace", "nuts"]
+    assert sorted(stored) == ["ep", "laplace", "nuts", "vb"]
     names = sorted(path.name for path in run.iterdir())
-    assert names == ["ep.zarr", "laplace.zarr", "nuts.zarr"]
+    assert names == ["ep.zarr", "laplace.zarr", "nuts.zarr", "vb.zarr"]
     assert main(["compare", str(run / "laplace.zarr"), str(run / "nuts.zarr"), "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert table["laplace"]["reference"] == "nuts"

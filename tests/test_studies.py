@@ -150,6 +150,15 @@ def test_machines_on_ripley_with_noise_inputs(machine, few_widths):
     assert line["samples"] < 40
 
 
+def test_realisations_that_are_stored_are_not_computed_again(few_widths, tmp_path, monkeypatch):
+    store = tmp_path / "done.jsonl"
+    first = mirzaei2017.replicate("sin2d", "rsfm", 30, 1, store)
+    two = mirzaei2017.replicate("sin2d", "rsfm", 30, 2, store)
+    assert two["realisations"] == 2 and two["error"] != first["error"]
+    monkeypatch.setattr(mirzaei2017, "realise", lambda *_: pytest.fail("computed again"))
+    assert mirzaei2017.replicate("sin2d", "rsfm", 30, 2, store) == two
+
+
 @pytest.mark.parametrize("name", mirzaei2017.SIZES)
 def test_cuts_of_real_data_are_those_of_table_2(name):
     needs_file(name)

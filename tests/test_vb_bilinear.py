@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.vb import VB, Pruning
-from ardvark.inference.vb_bilinear import Ascent, KernelBasis, State, elbo, eta_moments
+from ardvark.inference.vb_bilinear import Ascent, State, elbo, eta_moments
 from ardvark.inference.vb_bilinear_search import ascend, first_state
 from ardvark.inference.vb_blocks import Gamma, GaussianBlock, conjugate
 from ardvark.inference.vb_rows import GammaNoise, GaussianRows, LogisticRows
