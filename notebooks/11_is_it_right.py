@@ -42,8 +42,8 @@ for name, run in runs.items():
 # %% [markdown]
 # EP's weights and predictors are calibrated: 90 % intervals cover 90 %. Its log prior and log
 # likelihood are not, with enough replications: these look at all weights jointly, and see
-# that the posterior is no Gaussian. Laplace's intervals are a little short, around the mode. Those of
-# mean-field VB are far too short: places pile up at 0 and 1, and 90 % means half.
+# that the posterior is no Gaussian. Laplace's intervals are a little short, around the mode. Those
+# of mean-field VB are far too short: places pile up at 0 and 1, and 90 % means half.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(11, 2.8), sharey=True)
