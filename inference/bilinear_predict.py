@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.inference.bilinear_basis import KernelBasis
-from ardvark.inference.bilinear_runs import basis_of, eta_of, target_of
+from ardvark.inference.bilinear_tree import basis_of, eta_of, target_of
 from ardvark.inference.predict import class_table, row_table
 from ardvark.inference.quadrature import quadrature_tilted
 from ardvark.inference.sites import Array, LogitSites

@@ -184,7 +184,7 @@ def _check(card: Any, method: Any, by: str, validation: Any) -> None:
 
 
 def _trials(model: Any, card: Any, by: str, validation: Any, folds: int) -> Iterator[_Trial]:
-    from ardvark.inference.bilinear_runs import target_of
+    from ardvark.inference.bilinear_tree import target_of
 
     X, (target, classes) = model["X"].get_value(), target_of(model)
     if by == "elbo":

@@ -138,6 +138,18 @@ axis.plot(grid[:, 0], 2 * np.sin(1.5 * grid[:, 0]), "k--", linewidth=0.8, label=
 axis.set_xlabel("x0")
 axis.legend()
 
+# %%
+figure, axis = plt.subplots(figsize=(3.6, 3.6))
+sds = {
+    name: (fit["posterior"].w * fit["posterior"].lam).std(("chain", "draw")).values[1:, 1:].ravel()
+    for name, fit in {"vb": vb, "nuts": nuts}.items()
+}
+axis.loglog(sds["nuts"], sds["vb"], ".")
+axis.axline((sds["nuts"].min(), sds["nuts"].min()), slope=1, color="k", linewidth=0.8)
+axis.set_xlabel("sd of w_i lam_j under NUTS")
+axis.set_ylabel("under VB")
+print("median of the ratio", np.median(sds["vb"] / sds["nuts"]).round(2))
+
 # %% [markdown]
 # The functions are the same; the products' sds are about half of NUTS's, since w and lam
 # compensate for each other and a mean field cannot know it.

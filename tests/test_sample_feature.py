@@ -9,8 +9,8 @@ from contracts import logp
 
 import ardvark as av
 from ardvark.diagnostics.psis import khat
-from ardvark.inference.bilinear_runs import basis_of, eta_of, target_of
 from ardvark.inference.bilinear_sampling import invariants
+from ardvark.inference.bilinear_tree import basis_of, eta_of, target_of
 from ardvark.inference.rsfm import rsfm
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.workloads import bilinear
