@@ -217,7 +217,7 @@ def _left_out(tree: xr.DataTree, model: Any) -> pd.DataFrame:
             normal = _left_out_normal(tree, model, weights)
             return pd.DataFrame({"log_score": log_p}) if normal is None else normal
     code = _observed(tree).astype(np.int64)
-    p = np.exp(log_p)
+    p = np.minimum(np.exp(log_p), 1.0)  # smoothed weights sum to one up to rounding
     positive = np.where(code == 1, p, 1.0 - p)
     return _class_scores(np.stack([1.0 - positive, positive], axis=1), code)
 
