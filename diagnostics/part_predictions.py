@@ -46,12 +46,12 @@ def predictions_part(case: Case) -> dict[str, Any]:
         f"{count(rows, 'row')} predicted ({by}): the best log score is "
         f"{number(best['scores']['log_score'])} a row, by {best['name']}."
     ]
-    told += [said for m in methods if (said := _difference(m, judge))]
+    flattered = [n for n in tables if case.facts[n]["hyper"] in TYPE_II] if by == LOO else []
+    told += [said for m in methods if (said := _difference(m, judge, flattered))]
     lying = [m["name"] for m in methods if m["calibration_p"] < BAD]
     told.append(
         f"Not calibrated: {', '.join(lying)}." if lying else "No forecast is out of calibration."
     )
-    flattered = [n for n in tables if case.facts[n]["hyper"] in TYPE_II] if by == LOO else []
     return {
         "sentence": " ".join(told),
         "flattered": flattered,
@@ -88,16 +88,17 @@ def _method(name: str, table: pd.DataFrame, judge: pd.DataFrame) -> dict[str, An
     return method
 
 
-def _difference(method: dict[str, Any], judge: str) -> str:
+def _difference(method: dict[str, Any], judge: str, flattered: list[str]) -> str:
     """Say a difference of log scores that is not noise."""
     shift = method["scores"].get("log_score_difference", 0.0)
     error = method["scores"].get("log_score_difference_se", float("nan"))
     if method["name"] == judge or not abs(shift) > 2.0 * error:
         return ""
     worse = "worse" if shift < 0 else "better"
+    seen = " (its hyperparameters had seen the row)" if method["name"] in flattered else ""
     return (
         f"{method['name']} is {worse} than {judge} by {number(abs(shift), 2)} ± "
-        f"{number(error, 1)} a row."
+        f"{number(error, 1)} a row{seen}."
     )
 
 
