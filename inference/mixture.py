@@ -1,17 +1,20 @@
 """Reversible jump for the RBF mixture on arrays: the problem, its chains, what they predict.
 
     make_problem   data and prior in the units of z, with the evidence of the background
-    run_chain      one chain from its own start: stored states, the subset of every sweep
+    run_chains     chains from starts of their own: stored states, the subset of every sweep
     class_probabilities, log_labels        P(t | x), averaged over draws or for each of them
 
-Chains begin at dispersed places: the first at all inputs, the others at random subsets, with Gibbs
-updates before the first jump, for without an order in the allocations no birth succeeds.
+Chains begin at dispersed places: scouts are short chains from all inputs or from random subsets,
+with Gibbs updates before the first jump, for without an order in the allocations no birth succeeds.
+Each chain goes on from a scout of its own. The states of all scouts are the library of leaps between
+modes while tuning (`mixture_modes.py`); those of all tuned chains join it before draws count.
 Subsets, class probabilities and predictions do not depend on the names of the kernels; for what
 does, `relabelled` gives all draws the same names.
 """
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,11 +38,12 @@ from ardvark.inference.mixture_kernels import (
     draw_probabilities,
     propose,
     refresh_empty,
-    run_ladder,
     rung,
-    settle,
     statistics,
 )
+from ardvark.inference.mixture_ladder import run_ladder, settle
+from ardvark.inference.mixture_modes import Library, make_library
+from ardvark.inference.mixture_search import search
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.sites import Array
 
@@ -49,6 +53,7 @@ __all__ = [
     "background_draws",
     "class_probabilities",
     "draw_at",
+    "joined",
     "log_labels",
     "make_problem",
     "relabelled",
@@ -58,6 +63,9 @@ __all__ = [
 SMALLEST = 1e-300  # β when the resolution is 0
 BURN_IN = 200  # sweeps of the background before its draws
 SETTLE = 200  # sweeps without jumps: allocations find an order first
+SCOUTING = 300  # sweeps of a scout after that, with jumps, before it searches
+REMEMBERED = 12  # states of each tuned chain in the library
+N_MOVES = 4
 FIRST_RATIO = 0.8  # of neighbouring powers before tuning
 
 
@@ -120,19 +128,82 @@ def run_chains(
     jumps: int,
     from_data: bool = True,
     rungs: int = 1,
+    scouts: int = 8,
     chains: int = 4,
     seed: int = 0,
 ) -> list[Chain]:
-    """Run chains in threads; what they draw does not depend on how many run at a time."""
-    generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(chains)]
+    """Run chains in threads; what they draw does not depend on how many run at a time.
 
-    def one(number: int) -> Chain:
-        rng = generators[number]
-        state = start(rng, p, n_classes, n_kernels, number, rungs)
-        return run_chain(rng, p, state, plan, jumps, from_data)
+    `scouts` of each chain look for modes; 0: no leaps, and each chain begins at a start of its own.
+    """
+    kept = min(REMEMBERED, plan.tune)
+    scouts = scouts if from_data and kept else 0
+    nothing = make_library(p, empty_state((0,), n_classes, n_kernels, *p.z.shape))
+    streams = np.random.SeedSequence(seed).spawn(chains)
+    walkers = [
+        Walker(np.random.default_rng(stream), p, FIRST_RATIO ** np.arange(rungs), jumps, from_data)
+        for stream in streams
+    ]
+
+    def scout(number: int) -> list[State]:
+        """Let a chain look at several starts, and stay at the last."""
+        walker, found = walkers[number], []
+        for i in range(max(scouts, 1)):
+            walker.begin(n_classes, n_kernels, number + i, min(SETTLE, plan.tune))
+            if scouts:
+                found.append(walker.look(min(SCOUTING, plan.tune)))
+        return found
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(one, range(chains)))
+        known = [states for found in pool.map(scout, range(chains)) for states in found]
+        library = make_library(p, joined(known)) if scouts else nothing
+        sweeps, draws = plan.tune, kept if scouts else 0
+        tuned = list(pool.map(lambda w: w.go(sweeps, draws, library, True), walkers))
+        if scouts:
+            library = make_library(p, joined([*known, *(chain.states for chain in tuned)]))
+        sweeps = plan.draws * plan.thin
+        return list(pool.map(lambda w: w.go(sweeps, plan.draws, library, False), walkers))
+
+
+@dataclass(slots=True, eq=False)
+class Walker:
+    """A chain on its way."""
+
+    rng: np.random.Generator
+    p: Problem
+    powers: Array
+    jumps: int
+    from_data: bool
+    state: Any = None  # (rung, ...)
+
+    def begin(self, n_classes: int, n_kernels: int, number: int, sweeps: int) -> None:
+        """Go to start `number`, with Gibbs updates before the first jump."""
+        self.state = start(self.rng, self.p, n_classes, n_kernels, number, len(self.powers))
+        settle(self.rng, self.p, self.state, self.powers, sweeps)
+
+    def look(self, sweeps: int) -> State:
+        """Search for a better order of the allocations, for all rungs; give it as one draw."""
+        for t in range(len(self.powers)):
+            search(self.rng, self.p, rung(self.state, t), sweeps, self.jumps)
+        return State(*(part[:1].copy() for part in self.state))
+
+    def go(self, sweeps: int, draws: int, library: Library, tuning: bool) -> Chain:
+        """Make sweeps, and store draws among them."""
+        n_inputs, n_rows = self.p.z.shape
+        rungs, n_classes, n_kernels = self.state.w.shape
+        counts, swaps = np.zeros((2, N_MOVES, n_inputs + 1), np.int64), np.zeros(rungs - 1)
+        stored = empty_state((draws,), n_classes, n_kernels, n_inputs, n_rows)
+        visited = np.empty((sweeps, n_inputs), np.bool_)
+        run_ladder(
+            self.rng, self.p, self.state, self.powers, library, self.jumps, self.from_data, tuning,
+            sweeps // max(draws, 1), visited, stored, counts[0], counts[1], swaps,
+        )  # fmt: skip
+        return Chain(stored, visited, counts[0], counts[1], self.powers, swaps / max(sweeps, 1))
+
+
+def joined(states: list[State]) -> State:
+    """Put states (draw, ...) behind each other."""
+    return State(*(np.concatenate(part) for part in zip(*states, strict=True)))
 
 
 def start(rng: Any, p: Problem, n_classes: int, n_kernels: int, number: int, rungs: int) -> State:
@@ -155,29 +226,6 @@ def fill_born(rng: Any, p: Problem, s: State) -> None:
         count, centre, _ = statistics(p.z[j], s.d, s.tau.shape[1])
         for k in range(s.tau.shape[1]):
             s.mean[j, k] = draw_mean(rng, count[k], centre[k], s.tau[j, k])
-
-
-def run_chain(rng: Any, p: Problem, state: State, plan: Plan, jumps: int, from_data: bool) -> Chain:
-    """Run one chain: Gibbs updates at its first subset, tuning, then the sweeps that count."""
-    n_inputs, n_rows = p.z.shape
-    rungs, n_classes, n_kernels = state.w.shape
-    powers = FIRST_RATIO ** np.arange(rungs)
-    counts, swaps = np.zeros((2, 3, n_inputs + 1), np.int64), np.zeros(rungs - 1)
-    settle(rng, p, state, powers, min(SETTLE, plan.tune))
-    for tuning, draws, sweeps in (
-        (True, 0, plan.tune),
-        (False, plan.draws, plan.draws * plan.thin),
-    ):
-        counts[:], swaps[:] = 0, 0.0
-        stored = empty_state((draws,), n_classes, n_kernels, n_inputs, n_rows)
-        visited = np.empty((sweeps, n_inputs), np.bool_)
-        run_ladder(
-            rng, p, state, powers, jumps, from_data, tuning, plan.thin, visited, stored,
-            counts[0], counts[1], swaps,
-        )  # fmt: skip
-    return Chain(
-        stored, visited, counts[0], counts[1], powers, swaps / max(plan.draws * plan.thin, 1)
-    )
 
 
 def empty_state(

@@ -29,12 +29,7 @@ the background, a number for each input (`mixture_background.py`).
 
 (4), new w in a jump, is left out: the Gibbs update follows at once, and needs no Jacobian.
 
-Tempering. A chain is a ladder of copies, the one at power s aiming at
-
-    p(I) p(Θ, w, P) p(c, d | w, P) [Π_{j in I} p(x_j | d, Θ_j) Π_{j not in I} p0(x_j)]^s
-
-A Gaussian to a power is a Gaussian, so n rows count as s n in every formula, and nothing else
-changes. Neighbours on the ladder exchange states; only the copy at s = 1 is kept.
+A power s of the likelihood (`mixture_ladder.py`) makes n rows count as s n.
 """
 
 import math
@@ -43,13 +38,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["Problem", "State", "data_ratio", "log_weight", "prior_ratio", "run_ladder"]
+__all__ = ["Problem", "State", "data_ratio", "log_weight", "prior_ratio"]
 
 LOG_2_PI = math.log(2 * math.pi)
 DEGREES = 4.0  # of the Student-t for log β
 T_CONSTANT = math.lgamma(2.5) - math.lgamma(2.0) - 0.5 * math.log(4 * math.pi)
 BIRTH, DEATH, EXCHANGE = 0, 1, 2
-SWAPS = 0.3  # share of exchanges between neighbours on the ladder that tuning aims at
 
 
 class Problem(NamedTuple):
@@ -436,37 +430,6 @@ def gibbs_sweep(rng: Any, p: Problem, s: State, rows: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_data(p: Problem, s: State) -> float:
-    """Log of what the ladder takes to a power: p(x_j | d, Θ_j) or p0(x_j), over inputs."""
-    total = 0.0
-    for j in range(p.z.shape[0]):
-        if not s.on[j]:
-            total += p.log_p0[j]
-            continue
-        count, centre, scatter = statistics(p.z[j], s.d, s.tau.shape[1])
-        for k in range(s.tau.shape[1]):
-            total += 0.5 * count[k] * (math.log(s.tau[j, k]) - LOG_2_PI)
-            apart = count[k] * (centre[k] - s.mean[j, k]) ** 2
-            total -= 0.5 * s.tau[j, k] * (scatter[k] + apart)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def swap_neighbours(rng: Any, p: Problem, s: State, place: Any, powers: Any, swaps: Any) -> None:
-    """Try to exchange the states of neighbours on the ladder; `place` says who is where."""
-    energy = np.empty(place.shape[0])
-    for t in range(place.shape[0]):
-        energy[t] = log_data(p, rung(s, place[t]))
-    for t in range(place.shape[0] - 1):
-        ratio = (powers[t] - powers[t + 1]) * (energy[t + 1] - energy[t])
-        yes = math.log(rng.random()) < ratio
-        swaps[t] = yes
-        if yes:
-            place[t], place[t + 1] = place[t + 1], place[t]
-            energy[t], energy[t + 1] = energy[t + 1], energy[t]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def rung(s: State, t: int) -> State:
     """View one of the states of a ladder."""
     return State(s.on[t], s.c[t], s.d[t], s.P[t], s.w[t], s.mean[t], s.tau[t], s.beta[t])
@@ -478,71 +441,6 @@ def at_power(p: Problem, power: float) -> Problem:
     return Problem(
         p.z, p.label, p.log_p0, p.log_prior, p.shape, p.g, p.h, p.log_p_beta, p.floor, power
     )
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def settle(rng: Any, p: Problem, s: State, powers: Any, sweeps: int) -> None:
-    """Gibbs updates of a whole ladder at its first subsets, before anything jumps."""
-    rows = np.empty((s.w.shape[2], p.z.shape[1]))
-    for t in range(powers.shape[0]):
-        for _ in range(sweeps):
-            gibbs_sweep(rng, at_power(p, powers[t]), rung(s, t), rows)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def run_ladder(
-    rng: Any,
-    p: Problem,
-    s: State,
-    powers: Any,
-    jumps: int,
-    from_data: bool,
-    tuning: bool,
-    thin: int,
-    visited: Any,
-    stored: State,
-    tried: Any,
-    accepted: Any,
-    swapped: Any,
-) -> None:
-    """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1.
-
-    States are in place, the one at s = 1 first in the end. Every `thin`-th goes to `stored`.
-    `tried` and `accepted` count (move, size before it), `swapped` exchanges by gap of the ladder.
-    While tuning, the gaps between the powers follow the share of their exchanges.
-    """
-    n_rungs = powers.shape[0]
-    rows = np.empty((s.w.shape[2], p.z.shape[1]))
-    place, swaps = np.arange(n_rungs), np.zeros(n_rungs - 1)
-    kept = 0
-    for sweep in range(visited.shape[0]):
-        for t in range(n_rungs):
-            here, problem = rung(s, place[t]), at_power(p, powers[t])
-            gibbs_sweep(rng, problem, here, rows)
-            for _ in range(jumps):
-                move, size = int(rng.random() * 3.0), int(here.on.sum())
-                yes = jump(rng, problem, here, move, from_data, rows)
-                if t == 0:
-                    tried[move, size] += 1
-                    accepted[move, size] += yes
-        if n_rungs > 1:
-            swap_neighbours(rng, p, s, place, powers, swaps)
-            swapped += swaps
-            if tuning:
-                gap = np.log(powers[:-1] / powers[1:])
-                gap *= np.exp((swaps - SWAPS) / math.sqrt(sweep + 1.0))
-                powers[1:] = np.exp(-np.cumsum(np.minimum(gap, 2.0)))
-        here = rung(s, place[0])
-        visited[sweep] = here.on
-        if (sweep + 1) % thin == 0 and kept < stored.on.shape[0]:
-            copy_state(here, rung(stored, kept))
-            kept += 1
-    before = State(
-        s.on[place], s.c[place], s.d[place], s.P[place], s.w[place],
-        s.mean[place], s.tau[place], s.beta[place],
-    )  # fmt: skip
-    for t in range(n_rungs):
-        copy_state(rung(before, t), rung(s, t))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

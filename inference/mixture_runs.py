@@ -30,6 +30,7 @@ from ardvark.inference.mixture import (
     background_draws,
     class_probabilities,
     draw_at,
+    joined,
     log_labels,
     make_problem,
     relabelled,
@@ -49,7 +50,7 @@ from ardvark.models.subset_prior import log_subset_prior
 
 __all__ = ["fit_enumerated", "fit_mixture", "predict_mixture"]
 
-MOVES = ("birth", "death", "exchange")
+MOVES = ("birth", "death", "exchange", "leap")
 ERROR_MAX = 0.5  # nats of a background's evidence beyond which its error is a problem
 BATCHES = 20  # of a chain, for the Monte Carlo error of a probability
 
@@ -89,7 +90,7 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
             problem, prior.n_classes, prior.n_kernels, plan,
             jumps=settings.jumps or len(read.z),
             from_data=settings.proposals == "data",
-            rungs=settings.rungs, chains=run.chains, seed=seeds[1],
+            rungs=settings.rungs, scouts=settings.scouts, chains=run.chains, seed=seeds[1],
         )  # fmt: skip
         tick("draws of the background")
         states = [chain.states for chain in chains]
@@ -205,7 +206,7 @@ def _groups(
 ) -> dict[str, xr.Dataset]:
     """`posterior`, `log_likelihood` and what is known of each draw."""
     chains, draws = len(states), len(states[0].on)
-    both = relabelled(State(*(np.concatenate(part) for part in zip(*states, strict=True))))
+    both = relabelled(joined(states))
     values = _completed(read, problem, both, np.random.default_rng(seeds[0]), seeds[1])
     shaped = {n: v.reshape((chains, draws, *v.shape[1:])) for n, v in values.items()}
     named = {rv.name: shaped[rv.name] for rv in model.free_RVs}

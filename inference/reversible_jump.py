@@ -52,6 +52,10 @@ class ReversibleJump:
     rungs
         Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
         hand their states down. 1 is no tempering.
+    scouts
+        Mixtures: short chains from starts of their own that each chain sends out before it is
+        tuned. All chains then try to leap to the allocations that those of any chain have found,
+        with subset and coefficients anew; 0 is no leaps.
     """
 
     hyper: Any = None
@@ -63,6 +67,7 @@ class ReversibleJump:
     jumps: int | None = None
     proposals: str = "data"
     rungs: int = 1
+    scouts: int = 8
 
     def __post_init__(self) -> None:
         positive_integer(self.sweeps, "sweeps")
@@ -72,6 +77,7 @@ class ReversibleJump:
             if getattr(self, name) is not None:
                 positive_integer(getattr(self, name), name)
         positive_integer(self.rungs, "rungs")
+        as_count(self.scouts, "scouts")
         one_of(self.proposals, PROPOSALS, "proposals")
 
     def plan(self, draws: int) -> Plan:

@@ -2,8 +2,9 @@
 
 `python -m ardvark.studies.sykacek2000 [names]` fits the training rows of each set with 15000 sweeps
 a chain, as the paper does, and prints test accuracy, average and maximal number of inputs and the
-number of distinct subsets beside the published figures. `--speed` times one chain of each with
-either kind of proposals.
+number of distinct subsets beside the published figures, and whether chains agree: the largest R-hat
+and the largest sd between chains of an input's inclusion. `--alone` has no leaps between the modes
+that other chains have found. `--speed` times one chain of each with either kind of proposals.
 
 What differs. The paper's ratios lack a density for the inputs outside the subset, so its answer
 depends on units; here each has a background mixture, and the joint density makes an input relevant
@@ -56,6 +57,8 @@ class Row:
     maximum: int
     distinct: int
     seconds: float
+    rhat: float  # the largest, of the size and of each input
+    between: float  # sd of an input's inclusion between chains, the largest
     converged: bool
     problems: str
 
@@ -88,6 +91,7 @@ def replicate(name: str, *, seed: int = 1, chains: int = 4, **settings: Any) -> 
     right = probability["class"].values[probability.values.argmax(axis=1)] == t[test]
     size = tree.sample_stats["n_inputs"].values
     included = tree["subsets"].included.values
+    by_chain = tree["posterior"]["included"].values.mean(axis=1)
     return Row(
         name,
         100 * float(right.mean()),
@@ -97,6 +101,8 @@ def replicate(name: str, *, seed: int = 1, chains: int = 4, **settings: Any) -> 
         int(included.sum(axis=1).max()),
         len(included),
         seconds,
+        float(dict(tree.attrs["sampler"]).get("rhat_max", float("nan"))),
+        float(by_chain.std(axis=0, ddof=1).max()) if chains > 1 else float("nan"),
         bool(tree.attrs["converged"]),
         str(tree.attrs["problems"]),
     )
@@ -117,7 +123,8 @@ def _split(published: Published, seed: int) -> tuple[Any, Any, Any, Any]:
 def table(rows: list[Row]) -> str:
     """Lines of text, ours and the paper's."""
     lines = [
-        "set         accuracy (paper)      inputs (paper)    max (paper)  subsets (paper)  CPU s"
+        "set         accuracy (paper)      inputs (paper)    max (paper)  subsets (paper)"
+        "  CPU s  R-hat  sd between"
     ]
     for row in rows:
         p = SETS[row.data]
@@ -125,7 +132,8 @@ def table(rows: list[Row]) -> str:
             f"{row.data:<11} {row.accuracy:5.1f}({row.accuracy_error:.1f}) ({p.accuracy:.1f})"
             f"  {row.average:6.2f}({row.average_error:.2f}) ({p.average:.1f})"
             f"  {row.maximum:>3} ({p.maximum})  {row.distinct:>5} ({p.distinct})"
-            f"  {row.seconds:6.1f}  {'' if row.converged else row.problems}"
+            f"  {row.seconds:6.1f}  {row.rhat:.3f}  {row.between:.3f}"
+            f"  {'' if row.converged else row.problems}"
         )
     return "\n".join(lines)
 
@@ -161,5 +169,6 @@ if __name__ == "__main__":
             print(name, "data ", speed(name, "data", 15000))  # noqa: T201
             print(name, "prior", speed(name, "prior", 6000))  # noqa: T201
         sys.exit()
-    wanted = sys.argv[1:] or list(SETS)
-    print(table([replicate(name) for name in wanted]))  # noqa: T201
+    wanted = [name for name in sys.argv[1:] if name in SETS] or list(SETS)
+    alone = {"scouts": 0} if "--alone" in sys.argv else {}
+    print(table([replicate(name, **alone) for name in wanted]))  # noqa: T201

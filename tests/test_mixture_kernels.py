@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from ardvark.inference.mixture import Scale, make_problem, run_chains, rung, start
+from ardvark.inference.mixture import Scale, joined, make_problem, run_chains, rung, start
 from ardvark.inference.mixture_background import Evidence, gaussian_evidence, mixture_evidence
 from ardvark.inference.mixture_exact import enumerate_mixture
 from ardvark.inference.mixture_kernels import (
@@ -17,6 +17,15 @@ from ardvark.inference.mixture_kernels import (
     propose,
     rate_proposal,
     rows_of,
+)
+from ardvark.inference.mixture_modes import (
+    add_up,
+    draw_allocations,
+    draw_subset,
+    leap_ratio,
+    log_library,
+    make_library,
+    weigh,
 )
 from ardvark.inference.reversible_jump import Plan
 from ardvark.models.card import card_of
@@ -113,6 +122,13 @@ class Judge:
         in_graph = logsumexp(density + np.log(b["background_probability"]), axis=1).sum()
         return float(in_graph - (self.log_p0[j] - 12 * np.log(self.prior.spread[j])))
 
+    def log_prior_of(self, s: State, j: int) -> float:
+        """The graph's prior of the coefficients of input j in the sampler's units."""
+        law = stats.gamma(G, scale=1 / self.problem.h[j])
+        total = law.logpdf(s.beta[j]) - law.logsf(self.problem.floor)
+        total += stats.gamma.logpdf(s.tau[j], A, scale=1 / s.beta[j]).sum()
+        return float(total + stats.norm.logpdf(s.mean[j]).sum())
+
     def prior_over_proposal(self, s: State, j: int) -> float:
         """log p - log q of the coefficients of input j, m included, by scipy."""
         p = self.problem
@@ -201,6 +217,103 @@ def test_ratio_of_every_move_is_that_of_the_graph_and_moves_can_be_undone(judge)
     assert kinds == {(True, False), (False, True), (True, True)}
 
 
+# --- leaps -------------------------------------------------------------------------------------
+
+
+def library_of(judge, rng, number=5):
+    states = [State(*(part[None] for part in judge.state(rng))) for _ in range(number)]
+    return make_library(judge.problem, joined(states))
+
+
+def log_dirichlets(judge, s: State) -> float:
+    """log p(P, w | c, d), from which a leap draws them."""
+    total = stats.dirichlet.logpdf(s.P, 1.0 + np.bincount(s.c, minlength=3))
+    for k in range(3):
+        counts = np.bincount(s.d[s.c == k], minlength=3)
+        total += stats.dirichlet.logpdf(s.w[k], 1.0 + counts)
+    return float(total)
+
+
+def log_subset_given(judge, s: State, odds) -> float:
+    """log P(I | d, β, τ) by the sum over all sixteen subsets."""
+    sets = np.array(list(np.ndindex(2, 2, 2, 2)), bool)
+    terms = judge.problem.log_prior[sets.sum(axis=1)] + sets @ odds
+    own = judge.problem.log_prior[s.on.sum()] + odds[s.on].sum()
+    return float(own - logsumexp(terms))
+
+
+def test_ratio_of_a_leap_is_that_of_the_graph_and_leaps_can_be_undone(judge):
+    rng = np.random.default_rng(12)
+    p = judge.problem
+    library = library_of(judge, rng)
+    table, odds = np.empty((2, 5, 5)), np.empty((2, 4))
+    for _ in range(100):
+        here, there = judge.state(rng), judge.state(rng)
+        ratio = leap_ratio(p, library, here, there, table, odds)
+        back = leap_ratio(p, library, there, here, np.empty((2, 5, 5)), np.empty((2, 4)))
+        assert ratio + back == pytest.approx(0, abs=1e-9 * max(1, abs(ratio)))
+        expected = 0.0
+        for sign, s, own in ((1, there, odds[1]), (-1, here, odds[0])):
+            value = judge.graph(s) + judge.log_allocations(s)
+            value += sum(judge.background_gap(j) for j in np.flatnonzero(s.on))
+            value -= log_library(p, library, s) + log_dirichlets(judge, s)
+            value -= log_subset_given(judge, s, own)
+            # prior over proposal of the included; excluded inputs: q, and the graph has the prior
+            value += sum(judge.prior_over_proposal(s, j) for j in np.flatnonzero(s.on))
+            value -= sum(judge.log_prior_of(s, j) for j in range(4))
+            expected += sign * value
+        assert ratio == pytest.approx(expected, rel=1e-9, abs=1e-8)
+        # the same check with kernels of one name only, or without the counts of rows, must fail
+        assert abs(ratio - expected + log_dirichlets(judge, there)) > 1e-6
+
+
+def test_a_library_is_a_density_of_allocations_whatever_the_names(judge):
+    rng = np.random.default_rng(13)
+    p = judge.problem
+    few = p._replace(z=np.ascontiguousarray(p.z[:, :4]), label=p.label[:4])  # one unlabelled
+    states = [judge.state(rng) for _ in range(3)]
+    cut = [State(*(part[None] for part in s._replace(c=s.c[:4], d=s.d[:4]))) for s in states]
+    library = make_library(few, joined(cut))
+    s = rung(cut[0], 0)
+    total, seen = 0.0, {}
+    for d in np.ndindex(3, 3, 3, 3):
+        s.d[:] = d
+        for k in range(3):
+            s.c[:] = np.where(few.label < 0, k, few.label)
+            seen[(*d, k)] = np.exp(log_library(few, library, s))
+            total += seen[(*d, k)]
+        name = rng.permutation(3)
+        assert seen[(*d, 0)] == pytest.approx(seen.get((*name[list(d)], 0), seen[(*d, 0)]))
+    assert total == pytest.approx(1, abs=1e-9)
+    draws, counted = 4000, dict.fromkeys(seen, 0)
+    for _ in range(draws):
+        draw_allocations(rng, few, library, s)
+        counted[(*s.d, s.c[few.label < 0][0])] += 1
+    gap = sum((counted[key] - draws * q) ** 2 / (draws * q) for key, q in seen.items())
+    assert stats.chi2.sf(gap, len(seen) - 1) > 1e-3
+
+
+def test_a_whole_subset_is_drawn_from_its_conditional(judge):
+    rng = np.random.default_rng(14)
+    s = judge.state(rng)
+    table, odds = np.empty((5, 5)), np.empty(4)
+    weigh(judge.problem, s, odds)
+    odds -= odds.mean()
+    odds /= 10  # so that all subsets have a chance
+    add_up(odds, table)
+    counted = np.zeros((2, 2, 2, 2))
+    for _ in range(4000):
+        draw_subset(rng, judge.problem, s, odds, table)
+        counted[tuple(s.on.astype(int))] += 1
+    chance = np.array(
+        [
+            np.exp(log_subset_given(judge, s._replace(on=np.array(key, bool)), odds))
+            for key in np.ndindex(counted.shape)
+        ]
+    )
+    assert stats.chisquare(counted.ravel(), 4000 * chance).pvalue > 1e-3
+
+
 def test_a_tempered_ratio_counts_rows_by_the_power(judge):
     """At power 1/2 two copies of the data give the ratio that one gives at power 1."""
     rng = np.random.default_rng(5)
@@ -277,7 +390,9 @@ def test_evidence_of_the_background_is_that_of_the_enumeration(tiny):
     assert np.all(np.abs(found.value - tiny.exact.background.value) < 4 * found.error + 0.01)
 
 
-@pytest.mark.parametrize("options", [{}, {"rungs": 3}], ids=["plain", "ladder"])
+@pytest.mark.parametrize(
+    "options", [{}, {"scouts": 0}, {"rungs": 3, "scouts": 1}], ids=["leaps", "plain", "ladder"]
+)
 def test_chains_visit_subsets_as_often_as_the_enumeration_says(tiny, options):
     share, error = tiny.run(tiny.problem, **options)
     assert np.all(np.abs(share - tiny.exact.probability) < 4 * error)

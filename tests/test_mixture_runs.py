@@ -40,7 +40,9 @@ def test_tree_has_every_group(fitted, tmp_path):
     assert tree.posterior.attrs["sampling_kind"] == "mcmc"
     assert tree.log_likelihood.t.shape == (2, 100, len(X) - 2)  # the labelled rows
     assert tree.subsets.probability.sum() == pytest.approx(1)
-    assert tree.sample_stats.tried.sum() == 2 * 600 * 2  # sweeps after tuning, jumps of each
+    tried = tree.sample_stats.tried.sum(("chain", "size"))
+    assert tried.sel(move=["birth", "death", "exchange"]).sum() == 2 * 600 * 2  # sweeps, jumps
+    assert tried.sel(move="leap") == 2 * 600 / 5
     assert (tree.sample_stats.accepted <= tree.sample_stats.tried).all()
     assert tree.attrs["method"] == "reversible_jump"
     tree.to_zarr(tmp_path / "tree.zarr", consolidated=False)
@@ -155,7 +157,14 @@ def test_bad_arguments_are_named():
         av.models.rbf_mixture(X * [1, 0, 1], t)
     with pytest.raises(InputError, match="resolution=0"):
         av.models.rbf_mixture(np.round(X), t, n_kernels=1, resolution=0.0)
-    for wrong in ({"sweeps": 0}, {"proposals": "date"}, {"rungs": 0}, {"tune": -1}, {"jumps": 0}):
+    for wrong in (
+        {"sweeps": 0},
+        {"proposals": "date"},
+        {"rungs": 0},
+        {"scouts": -1},
+        {"tune": -1},
+        {"jumps": 0},
+    ):
         with pytest.raises(InputError, match=next(iter(wrong))):
             av.ReversibleJump(**wrong)
 
