@@ -6,8 +6,8 @@
 
 Chains begin at dispersed places: scouts are short chains from all inputs or from random subsets,
 with Gibbs updates before the first jump, for without an order in the allocations no birth succeeds.
-Each chain goes on from a scout of its own. The states of all scouts are the library of leaps between
-modes while tuning (`mixture_modes.py`); those of all tuned chains join it before draws count.
+Each chain goes on from a scout of its own. The states of all scouts are the library of leaps
+between modes while tuning (`mixture_modes.py`); those of tuned chains join it before draws count.
 Subsets, class probabilities and predictions do not depend on the names of the kernels; for what
 does, `relabelled` gives all draws the same names.
 """
@@ -140,8 +140,9 @@ def run_chains(
     scouts = scouts if from_data and kept else 0
     nothing = make_library(p, empty_state((0,), n_classes, n_kernels, *p.z.shape))
     streams = np.random.SeedSequence(seed).spawn(chains)
+    powers = np.asarray(FIRST_RATIO ** np.arange(rungs), np.float64)
     walkers = [
-        Walker(np.random.default_rng(stream), p, FIRST_RATIO ** np.arange(rungs), jumps, from_data)
+        Walker(np.random.default_rng(stream), p, powers.copy(), jumps, from_data)
         for stream in streams
     ]
 

@@ -37,6 +37,7 @@ from ardvark.inference.mixture import (
     run_chains,
 )
 from ardvark.inference.mixture_background import Evidence, mixture_evidence
+from ardvark.inference.mixture_conditional import sample_conditional, states_of
 from ardvark.inference.mixture_exact import Enumeration, enumerate_mixture
 from ardvark.inference.mixture_kernels import Problem, State
 from ardvark.inference.predict import class_table
@@ -63,6 +64,7 @@ class Reading(NamedTuple):
     z: Array
     label: npt.NDArray[np.int64]
     h: Array  # in the units of z
+    target: str
 
     def problem(self, evidence: Evidence) -> Problem:
         """Give what the sampler works on."""
@@ -76,6 +78,8 @@ class Reading(NamedTuple):
 def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample subsets and coefficients together."""
     read = read_mixture(model, name, settings)
+    if read.target == "conditional":
+        return _fit_conditional(model, name, settings, run, read)
     prior, plan = read.prior, settings.plan(run.draws)
     seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(4)]
     with progress(name, run.progressbar) as tick:
@@ -111,9 +115,42 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
     }
 
 
+def _fit_conditional(model: Any, name: str, settings: Any, run: Run, read: Reading) -> Answer:
+    """Sample under P(t | x): NUTS and jumps in `pm.sample`; kernels keep the names they have."""
+    drawn = sample_conditional(model, name, settings, run)
+    states = states_of(drawn.posterior, read.scale)
+    size = states.on.sum(axis=1).reshape((run.chains, run.draws))
+    posterior = {rv.name: drawn.posterior[rv.name].values for rv in model.free_RVs}
+    groups = {
+        "posterior": draws_dataset(model, posterior),
+        "log_likelihood": _label_likelihood(model, read, states, run.chains),
+        "sample_stats": draws_dataset(model, {"n_inputs": size}),
+        "subsets": _visited_subsets(drawn.visited, model),
+        "fit": _fit_group(
+            model, None, drawn.visited.mean(axis=(0, 1)), _chain_error(drawn.visited)
+        ),
+    }
+    groups["posterior"].attrs["sampling_kind"] = "mcmc"
+    problems, numbers = _problems(drawn.visited, None, list(model.coords["feature"]))
+    if drawn.divergences:
+        problems.append(f"{drawn.divergences} divergences of NUTS")
+    return groups, {
+        "hyper": "posterior",
+        "caption": "",
+        "weights": [],
+        "converged": not problems,
+        "problems": "; ".join(problems),
+        "sampler": numbers | {"accepted": drawn.accepted, "divergences": drawn.divergences},
+    }
+
+
 def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Independent draws from the posterior of a tiny problem."""
     read = read_mixture(model, name, settings)
+    if read.target == "conditional":
+        raise UnsupportedPair(
+            f"{name}: P(t | x) has no sum over allocations in closed form. Use reversible_jump."
+        )
     prior = read.prior
     zeros = Evidence(np.zeros(len(read.z)), np.zeros(len(read.z)))
     with progress(name, run.progressbar) as tick:
@@ -142,31 +179,13 @@ def predict_mixture(model: Any, tree: xr.DataTree, X_new: Array, random_seed: in
     assert isinstance(card, MixtureCard)
     assert card.prior is not None
     scale = Scale(card.prior.centre, card.prior.spread)
-    posterior = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-    parts = {
-        name: np.ascontiguousarray(posterior[name].transpose("sample", ...).values)
-        for name in _NAMES
-    }
-    spread = scale.spread[:, None]
-    nothing = np.zeros((len(parts["included"]), 0), np.int64)
-    states = State(
-        parts["included"].astype(np.bool_), nothing, nothing,
-        parts["class_probability"], parts["kernel_probability"],
-        (parts["kernel_mean"] - scale.centre[:, None]) / spread,
-        parts["kernel_precision"] * spread**2, nothing,
-    )  # fmt: skip
+    states = states_of(tree["posterior"].to_dataset(), scale)
     return class_table(model, class_probabilities(states, scale.to_z(X_new)))
 
 
-_NAMES = (
-    "included",
-    "class_probability",
-    "kernel_probability",
-    "kernel_mean",
-    "kernel_precision",
-)
-_TERMS = {*_NAMES, "kernel_rate", "background_rate", "background_precision", "background_mean"}
-_TERMS |= {"background_probability", "x"}
+_TERMS = {f"kernel_{n}" for n in ("probability", "mean", "precision", "rate")}
+_TERMS |= {f"background_{n}" for n in ("probability", "mean", "precision", "rate")}
+_TERMS |= {"included", "class_probability", "x", "t"}
 
 
 def read_mixture(model: Any, name: str, settings: Any) -> Reading:
@@ -174,11 +193,6 @@ def read_mixture(model: Any, name: str, settings: Any) -> Reading:
     card = card_of(model)
     assert isinstance(card, MixtureCard)
     assert card.prior is not None
-    if card.target == "conditional":
-        raise UnsupportedPair(
-            f"{name}: target='conditional' has no Gibbs updates, for P(t | x) is no density of "
-            f"the inputs. Use target='joint', or step methods of your own in pm.sample."
-        )
     if settings.hyper is not None:
         raise UnsupportedPair(
             f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
@@ -195,7 +209,7 @@ def read_mixture(model: Any, name: str, settings: Any) -> Reading:
     scale = Scale(prior.centre, prior.spread)
     label = np.asarray(model["label"].get_value(), np.int64)
     z = scale.to_z(np.asarray(model["X"].get_value(), float))
-    return Reading(prior, scale, z, label, prior.h * prior.spread**2)
+    return Reading(prior, scale, z, label, prior.h * prior.spread**2, card.target)
 
 
 # --- draws as groups ---------------------------------------------------------------------------
@@ -210,22 +224,27 @@ def _groups(
     values = _completed(read, problem, both, np.random.default_rng(seeds[0]), seeds[1])
     shaped = {n: v.reshape((chains, draws, *v.shape[1:])) for n, v in values.items()}
     named = {rv.name: shaped[rv.name] for rv in model.free_RVs}
-    known = np.flatnonzero(read.label >= 0)
-    log_t = log_labels(both, np.ascontiguousarray(read.z[:, known]), read.label[known])
-    likelihood = xr.Dataset(
-        {"t": (("chain", "draw", "row"), log_t.reshape((chains, draws, -1)))},
-        coords={
-            "chain": np.arange(chains),
-            "draw": np.arange(draws),
-            "row": np.asarray(model.coords["row"])[known],
-        },
-    )
     size = both.on.sum(axis=1).reshape((chains, draws))
     return {
         "posterior": draws_dataset(model, named),
-        "log_likelihood": likelihood,
+        "log_likelihood": _label_likelihood(model, read, both, chains),
         "sample_stats": draws_dataset(model, {"n_inputs": size}),
     }
+
+
+def _label_likelihood(model: Any, read: Reading, s: State, chains: int) -> xr.Dataset:
+    """Log p(t_n | x_n, ...) of the labelled rows."""
+    known = np.flatnonzero(read.label >= 0)
+    log_t = log_labels(s, np.ascontiguousarray(read.z[:, known]), read.label[known])
+    log_t = log_t.reshape((chains, -1, len(known)))
+    return xr.Dataset(
+        {"t": (("chain", "draw", "row"), log_t)},
+        coords={
+            "chain": np.arange(chains),
+            "draw": np.arange(log_t.shape[1]),
+            "row": np.asarray(model.coords["row"])[known],
+        },
+    )
 
 
 def _completed(
@@ -331,16 +350,14 @@ def _chain_error(visited: npt.NDArray[np.bool_]) -> Array:
     return np.asarray(np.maximum(within, between))
 
 
-def _fit_group(model: Any, evidence: Evidence, inclusion: Array, mcse: Array) -> xr.Dataset:
-    # An error of δ in a log odds is one of p (1 - p) δ in its probability.
-    total = np.hypot(mcse, inclusion * (1 - inclusion) * evidence.error)
+def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Array) -> xr.Dataset:
+    values = {"inclusion": inclusion, "inclusion_mcse": mcse}
+    if evidence is not None:
+        values |= {"log_background": evidence.value, "log_background_error": evidence.error}
+        # An error of δ in a log odds is one of p (1 - p) δ in its probability.
+        values["inclusion_mcse"] = np.hypot(mcse, inclusion * (1 - inclusion) * evidence.error)
     return xr.Dataset(
-        {
-            "log_background": ("feature", evidence.value),
-            "log_background_error": ("feature", evidence.error),
-            "inclusion": ("feature", inclusion),
-            "inclusion_mcse": ("feature", total),
-        },
+        {name: ("feature", value) for name, value in values.items()},
         coords={"feature": np.asarray(model.coords["feature"])},
     )
 
@@ -369,7 +386,7 @@ def _rates(chains: list[Chain]) -> dict[str, float]:
 
 
 def _problems(
-    visited: npt.NDArray[np.bool_], evidence: Evidence, names: list[str]
+    visited: npt.NDArray[np.bool_], evidence: Evidence | None, names: list[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Say where chains disagree: on the size of the subset, on an input."""
     size = visited.sum(axis=2, keepdims=True).astype(float)
@@ -380,6 +397,8 @@ def _problems(
     numbers: dict[str, Any] = {}
     if moving:
         problems, numbers = rhat_problems([labels[i] for i in moving], elements[:, :, moving])
+    if evidence is None:
+        return problems, numbers
     worst = int(np.argmax(evidence.error))
     numbers["background_error_max"] = float(evidence.error[worst])
     if evidence.error[worst] > ERROR_MAX:
