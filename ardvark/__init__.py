@@ -19,6 +19,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
     from ardvark.diagnostics.groups import correlated_groups as correlated_groups
     from ardvark.diagnostics.groups import group_relevance as group_relevance
+    from ardvark.diagnostics.optima_plot import plot_optima as plot_optima
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.projection import project as project
     from ardvark.diagnostics.rank_agreement import rank_agreement as rank_agreement
@@ -127,6 +128,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "models": None,
     "path_errors": "inference.path",
     "plot_inclusion": "diagnostics.subset_checks",
+    "plot_optima": "diagnostics.optima_plot",
     "plot_path": "diagnostics.path",
     "plot_selection": "diagnostics.selection_plot",
     "predict": "inference.predict",
@@ -191,6 +193,7 @@ __all__ = [
     "models",
     "path_errors",
     "plot_inclusion",
+    "plot_optima",
     "plot_path",
     "plot_relevance",
     "plot_selection",

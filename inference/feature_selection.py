@@ -15,9 +15,10 @@ the trigonometric SVM itself (`process_learners.py`), whose evidence or leave-on
 
 The stopping rule: k features are significantly worse than the best set so far if their mean loss is
 larger by more than `significance` standard errors of the difference, taken over the rows. The first
-such k ends table 1, which returns k - 1. A plateau is kept whole by that, so `Path.smallest` is
-also there: the smallest set that is not significantly worse than the best of all. Losses without
-rows (an evidence) have a standard error of one nat.
+such k ends table 1, which returns k - 1: it falls at the first stumble, and keeps a plateau whole.
+`Path.smallest` is the smallest set that is not significantly worse than the best of all; its walk
+goes on until `patience` features have been added to that set in vain. Losses without rows (an
+evidence) have a standard error of one nat. `studies/stopping.py` holds the rules against the truth.
 """
 
 from collections.abc import Callable, Sequence
@@ -138,6 +139,7 @@ def forward(
     *,
     most: int | None = None,
     significance: float = 1.0,
+    patience: int | None = None,
     beyond: bool = False,
     tick: Tick = lambda text: None,
 ) -> Path:
@@ -151,8 +153,11 @@ def forward(
         How many features at most; all by default.
     significance
         Standard errors of a paired difference that count as worse.
+    patience
+        End when this many features have been added in vain to the smallest set that is as good as
+        the best; None: end where table 1 does.
     beyond
-        Go on to `most` where table 1 would stop, for the picture.
+        Go on to `most`, for the picture.
     """
     subsets: list[Columns] = []
     scores: list[Score] = []
@@ -163,8 +168,12 @@ def forward(
         tick(f"{k} features: {scores[-1].loss:.4f}")
         if stop is None and excess(scores[-1], _best(scores)) > significance:
             stop = k - 2  # the k - 1 features before the one that hurt
-            if not beyond:
-                break
+        if patience is None:
+            over = stop is not None
+        else:
+            over = k - 1 - _smallest(subsets, scores, significance) >= patience
+        if over and not beyond:
+            break
     stop = len(scores) - 1 if stop is None else stop
     return Path(tuple(subsets), tuple(scores), stop, _smallest(subsets, scores, significance))
 

@@ -227,7 +227,8 @@ def _optima_group(model: Any, process: Process, found: Found) -> xr.Dataset:
     for scale in process.free:
         dims = ("optimum",) if scale.dims is None else ("optimum", scale.dims)
         variables[scale.name] = (dims, np.array([theta[scale.name] for theta in found.theta]))
-    return xr.Dataset(variables, coords={"feature": list(model.coords["feature"])})
+    coords = {"feature": list(model.coords["feature"])}
+    return xr.Dataset(variables, coords, {"dropped_starts": found.dropped})
 
 
 # New rows -----------------------------------------------------------------------------------------

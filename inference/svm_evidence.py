@@ -28,7 +28,6 @@ determinant only: the mode is the same, the value has no jumps, and a search can
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
@@ -64,7 +63,7 @@ def support_evidence(
         raise np.linalg.LinAlgError("the covariance of the support vectors is indefinite")
     half_log_det = float(np.log(factor.diagonal()).sum() + 0.5 * np.log(lam).sum())
     W = np.asarray(dpotri(factor, lower=0, overwrite_c=1)[0])
-    symmetrise(W)
+    _mirror(W)
     q = (1.0 - W.diagonal() / lam) / lam
     pull = -0.5 * q * turn * sign[rows]  # d log evidence / d f through Λ
     v = sign[rows] * mode.alpha[rows]
@@ -94,12 +93,10 @@ def _curvatures(mode: Mode, sign: Array, ramp: float) -> tuple[NDArray[np.intp],
     return rows, full * share, full * (slope - alpha * share)
 
 
-@njit(cache=True)
-def symmetrise(matrix: Array) -> None:
-    """Copy the upper triangle into the lower one."""
-    for i in range(matrix.shape[0]):
-        for j in range(i):
-            matrix[i, j] = matrix[j, i]
+def _mirror(matrix: Array) -> None:
+    """Copy the upper triangle into the lower one; NumPy: machine code would have to be loaded."""
+    below = np.tri(len(matrix), k=-1, dtype=bool)
+    matrix[below] = matrix.T[below]
 
 
 def relevance_of(kappa: Array, inputs: Array) -> Array:

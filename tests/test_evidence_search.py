@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from ardvark.inference import process_evidence
 from ardvark.inference.ep import EP
 from ardvark.inference.evidence_search import End, climb, search, weigh
 from ardvark.inference.process_evidence import Process, maximise, random_starts
@@ -116,6 +117,26 @@ def test_a_prior_keeps_parameters_from_the_edge():
     free = maximise(process, starts=random_starts(process, 1)).theta[0]
     held = maximise(process, starts=random_starts(process, 1), log_prior=log_prior).theta[0]
     assert free["kappa_a"].min() < 1e-4 < 1e-2 < held["kappa_a"].min()
+
+
+def test_screened_starts_end_at_the_same_optimum(monkeypatch):
+    rng = np.random.default_rng(48)
+    inputs = rng.normal(size=(200, 5))
+    signal = inputs[:, 0] + 0.7 * inputs[:, 1] ** 2 + 0.3 * rng.normal(size=200)
+    process = Process.of(inputs, np.where(signal > 0.5, 1.0, -1.0), ARDGaussian())
+    starts = random_starts(process, 5)
+    all_of_them = maximise(process, starts=starts)
+    assert all_of_them.dropped == 0
+    monkeypatch.setattr(process_evidence, "MANY_ROWS", 150)
+    monkeypatch.setattr(process_evidence, "SOME_ROWS", 100)
+    screened = maximise(process, starts=starts, workers=2)
+    assert screened.dropped == 2 and screened.optima.found.sum() == 3
+    best, again = all_of_them.optima.ends[0], screened.optima.ends[0]
+    assert abs(best.value - again.value) < 0.1  # a jump's worth
+    apart = np.abs(all_of_them.optima.relevance[0] - screened.optima.relevance[0])
+    assert apart.max() < 0.05
+    again = maximise(process, starts=starts)
+    assert np.array_equal(again.optima.ends[0].u, screened.optima.ends[0].u)  # threads or not
 
 
 def test_climbs_leave_lapack_one_thread_each():

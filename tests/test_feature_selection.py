@@ -92,6 +92,16 @@ def test_table_1_stops_before_the_first_that_hurts():
     assert forward(X, y, order, scripted([9, 8, 7, 6, 5, 4])).stop == 5
 
 
+def test_patience_sees_past_a_stumble_and_ends_on_a_plateau():
+    X, y = np.zeros((100, 8)), np.ones(100)
+    losses = [40, 20, 25, 8, 8, 9, 8, 7]
+    assert len(forward(X, y, np.arange(8), scripted(losses)).scores) == 3  # table 1 falls at 25
+    path = forward(X, y, np.arange(8), scripted(losses), patience=3)
+    assert len(path.scores) == 7 and path.smallest == 3 and path.stop == 1
+    assert len(forward(X, y, np.arange(8), scripted(losses), patience=1).scores) == 3
+    assert len(forward(X, y, np.arange(8), scripted(losses), patience=20).scores) == 8
+
+
 def test_excess_is_in_paired_standard_errors():
     a, b = np.array([0.0, 0, 0, 1]), np.array([1.0, 0, 1, 1])
     paired = (b - a).std(ddof=1) / 2
