@@ -19,8 +19,9 @@ its evidence or its test error stand beside it, for a fast wrong answer is worth
                     and compilation included. scikit-learn finds the mode and the covariance is
                     made by hand (no draws, no evidence, no tree); the others return a whole result.
     svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one start, warm;
-                    scikit-learn's Gaussian process classifier with the same kernel (logit,
-                    Laplace), by its own optimiser.
+                    the Gaussian process classifiers of scikit-learn (logit) and GPy (probit) with
+                    the same kernel, by Laplace and their own optimisers.
+    first svm evidence  the same as the first fit of its process, graph reading included
     import          what `import package` costs
 
 All but the last two are scripts in `peers/`, each run by the Python of its own environment: those
@@ -215,6 +216,7 @@ def rvm_cases(kind: str, data: str, rows: int, goal: float | None = None) -> Ite
 
 
 PROBIT = ("sparse_probit", 500, 50)
+CURVED = ("curved", 400, 13)
 CASES = (
     Case("ep", US, script="ardvark", method="ep", workload=PROBIT),
     Case("ep", "bare loop", script="bare_loop", method="ep", workload=PROBIT, goal=1 / 1.5),
@@ -231,6 +233,11 @@ CASES = (
     Case("first laplace", "pymc-extras", laplace_pymc_extras, "pymc_extras"),
     Case("svm evidence", US, lambda: chu2006().speed_ardvark()),
     Case("svm evidence", "scikit-learn", lambda: chu2006().speed_sklearn(), "sklearn", goal=5.0),
+    Case("svm evidence", "GPy", script="gpy", method="svm_evidence", workload=CURVED, goal=5.0),
+    Case("first svm evidence", US, lambda: chu2006().speed_ardvark(first=True)),
+    Case(
+        "first svm evidence", "scikit-learn", lambda: chu2006().speed_sklearn(), "sklearn", goal=5.0
+    ),
     Case("import", US, import_only(US)),
     Case("import", "numpy", import_only("numpy"), "numpy"),
     Case("import", "pymc", import_only("pymc"), "pymc"),
