@@ -21,7 +21,7 @@ its evidence or its test error stand beside it, for a fast wrong answer is worth
     svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one start, warm;
                     the Gaussian process classifiers of scikit-learn (logit) and GPy (probit) with
                     the same kernel, by Laplace and their own optimisers.
-    first svm evidence  the same as the first fit of its process, graph reading included
+    first svm evidence  the same as the first fit of a process that has loaded its modules
     import          what `import package` costs
 
 All but the last two are scripts in `peers/`, each run by the Python of its own environment: those

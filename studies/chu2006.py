@@ -120,9 +120,11 @@ def evaluation_times(features: int = 500, repeats: int = 3) -> list[dict[str, fl
 def speed_ardvark(first: bool = False) -> dict[str, Any]:
     """One start of the evidence on the curved task by `fit`.
 
-    On a graph that has been read, or as the `first` fit of a process.
+    On a graph that has been read, or as the `first` fit of a process; its modules are loaded
+    before, as those of the peer are.
     """
     import ardvark as av
+    import ardvark.inference.process_route
 
     task = curved()
     model = av.models.trigonometric_svm(task.X, task.t)

@@ -1,6 +1,6 @@
 """Where should a feature selection stop? Rules held against simulated data whose truth is known.
 
-    python -m ardvark.studies.stopping             # five kinds of data, four of each: some minutes
+    python -m ardvark.studies.stopping             # five kinds of data, five of each: some minutes
 
 Each data set has a few features that matter, sometimes copies mixed of them, and noise. They are
 ranked by relevance, the cross-validated SVM is tried on the top 1, 2, ... of them, and every rule
@@ -170,7 +170,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> None:
     """Command line: one JSON line per data set, then one per rule."""
     parser = argparse.ArgumentParser(description="Stopping rules of a feature selection.")
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args(arguments)
     runs = []

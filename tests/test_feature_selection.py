@@ -178,7 +178,7 @@ def test_reconstruction_is_a_density_with_the_weights_of_18():
 def test_the_door_names_features_and_the_plot_draws_them():
     X, y = task()
     chosen = av.select_features(
-        X, y > 0, starts=1, learner="evidence", rule="smallest", beyond=True, progressbar=False
+        X, y > 0, starts=1, learner="evidence", beyond=True, progressbar=False
     )
     names = chosen["feature"].values[chosen["selected"].values]
     assert set(names) == {"x0", "x1"} and chosen.sizes["step"] == 4
