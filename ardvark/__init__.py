@@ -17,8 +17,12 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.discovery import discoveries as discoveries
     from ardvark.diagnostics.discovery import selected as selected
     from ardvark.diagnostics.evidence import compare_evidence as compare_evidence
+    from ardvark.diagnostics.evidence_table import bayes_factor as bayes_factor
+    from ardvark.diagnostics.evidence_table import evidence as evidence
     from ardvark.diagnostics.groups import correlated_groups as correlated_groups
     from ardvark.diagnostics.groups import group_relevance as group_relevance
+    from ardvark.diagnostics.loo import loo_table as loo_table
+    from ardvark.diagnostics.loo import plot_loo as plot_loo
     from ardvark.diagnostics.optima_plot import plot_optima as plot_optima
     from ardvark.diagnostics.path import plot_path as plot_path
     from ardvark.diagnostics.projection import project as project
@@ -105,6 +109,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "ThinPlate": "models.kernels",
     "UnreadableModel": "errors",
     "UnsupportedPair": "errors",
+    "bayes_factor": "diagnostics.evidence_table",
     "bridge": "inference.bridge_run",
     "chosen_subsets": "diagnostics.subsets",
     "VB": "inference.vb",
@@ -121,13 +126,16 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "group_relevance": "diagnostics.groups",
     "stability": "diagnostics.stability",
     "datasets": "models.datasets",
+    "evidence": "diagnostics.evidence_table",
     "fit": "inference.fit",
     "inclusion": "diagnostics.subsets",
     "joint_inclusion": "diagnostics.subsets",
     "load": "models.datasets",
+    "loo_table": "diagnostics.loo",
     "models": None,
     "path_errors": "inference.path",
     "plot_inclusion": "diagnostics.subset_checks",
+    "plot_loo": "diagnostics.loo",
     "plot_optima": "diagnostics.optima_plot",
     "plot_path": "diagnostics.path",
     "plot_selection": "diagnostics.selection_plot",
@@ -176,6 +184,7 @@ __all__ = [
     "ThinPlate",
     "UnreadableModel",
     "UnsupportedPair",
+    "bayes_factor",
     "bridge",
     "chosen_subsets",
     "compare",
@@ -185,14 +194,17 @@ __all__ = [
     "credible_sets",
     "datasets",
     "discoveries",
+    "evidence",
     "fit",
     "group_relevance",
     "inclusion",
     "joint_inclusion",
     "load",
+    "loo_table",
     "models",
     "path_errors",
     "plot_inclusion",
+    "plot_loo",
     "plot_optima",
     "plot_path",
     "plot_relevance",
