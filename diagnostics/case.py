@@ -18,6 +18,9 @@ import xarray as xr
 from ardvark.diagnostics.agreement import agreement, compare
 from ardvark.diagnostics.calibration import row_scores
 from ardvark.diagnostics.describe import describe_tree, fingerprint
+from ardvark.diagnostics.judges import choose_reference, may_judge
+from ardvark.diagnostics.loo import loo_by_row, refit_rows, summary_of
+from ardvark.diagnostics.psis import LooRows
 from ardvark.diagnostics.reference import (
     APPROXIMATION_ERROR,
     PRICE_OF_FIXING,
@@ -32,7 +35,7 @@ from ardvark.diagnostics.relevance import (
     weight_variables,
 )
 from ardvark.diagnostics.selection import Relevances, read_relevances
-from ardvark.errors import InputError
+from ardvark.errors import InputError, UnsupportedPair
 
 __all__ = [
     "Case",
@@ -46,6 +49,8 @@ __all__ = [
 type Array = npt.NDArray[np.float64]
 
 INTERVAL = (0.055, 0.945)  # the 89 % that ArviZ shows
+CHEAP = ("laplace", "ep")  # methods that are fitted again without each row ...
+REFIT_ROWS = 40  # ... of so few
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,20 @@ class Case:
         return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
 
     @cached_property
+    def loo(self) -> tuple[dict[tuple[str, str], LooRows], pd.DataFrame]:
+        """Leave-one-out by (name, estimator), row by row and summed; few rows are refitted too."""
+        found = loo_by_row(self.trees)
+        for name, tree in self.trees.items() if self.model is not None else ():
+            rows = next((len(loo.elpd) for key, loo in found.items() if key[0] == name), 0)
+            cheap = self.facts[name]["method"] in CHEAP and self.facts[name]["hyper"] != "posterior"
+            if cheap and 0 < rows <= REFIT_ROWS:
+                try:
+                    found[name, "refit"] = refit_rows(self.model, tree)
+                except UnsupportedPair:
+                    continue
+        return found, summary_of(found, self.reference)
+
+    @cached_property
     def fitted_data(self) -> tuple[Any, Any, str, tuple[str, ...]] | None:
         """X, t, task and feature names: of `data`, else as the trees keep them."""
         if self.data is not None:
@@ -196,29 +215,6 @@ def share_weights(trees: Mapping[str, xr.DataTree]) -> dict[str, xr.DataTree]:
             shared[name] = tree.copy()
             shared[name].attrs = {**tree.attrs, "weights": json.dumps(known)}
     return shared
-
-
-def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
-    """Name the tree to trust: as asked, else the exact posterior of all, else NUTS, else chains."""
-    if reference is not None:
-        if reference not in trees:
-            raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
-        return reference
-    chains = [n for n, tree in trees.items() if may_judge(tree)]
-
-    def preference(name: str) -> tuple[bool, bool, bool]:
-        attributes = trees[name].attrs
-        integrated = attributes.get("hyper") == "posterior"
-        method = attributes.get("method")
-        return not (method == "exact" and integrated), method != "nuts", not integrated
-
-    return min(chains, key=preference, default=None)
-
-
-def may_judge(tree: xr.DataTree) -> bool:
-    """Whether its draws are of the posterior itself: Markov chains, or exact and independent."""
-    kind = tree["posterior"].attrs.get("sampling_kind")
-    return bool(kind != "iid" or tree.attrs.get("method") == "exact")
 
 
 def moving_parameters(tree: xr.DataTree) -> dict[str, Array]:

@@ -22,7 +22,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.case import may_judge
+from ardvark.diagnostics.judges import may_judge
 from ardvark.diagnostics.psis import khat
 from ardvark.diagnostics.reference import integrates_hyperparameters, same_hyperparameters
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair

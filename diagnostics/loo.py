@@ -21,7 +21,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.case import choose_reference
+from ardvark.diagnostics.judges import choose_reference
 from ardvark.diagnostics.psis import LooRows, cavity_rows, error_of_sum, psis_rows
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
@@ -60,7 +60,8 @@ def loo_table(
     paired ``difference_se``, ``worst_row`` (largest difference of a row), ``high_khat`` (rows whose
     k-hat is too high, where that can matter), ``reference`` (whether it is the one).
     """
-    return summary_of(loo_by_row(trees, model, refit=refit), trees, reference)
+    found = loo_by_row(trees, model, refit=refit)
+    return summary_of(found, choose_reference(trees, reference))
 
 
 def loo_by_row(
@@ -82,18 +83,13 @@ def loo_by_row(
     return found
 
 
-def summary_of(
-    found: Mapping[tuple[str, str], LooRows],
-    trees: Mapping[str, xr.DataTree],
-    reference: str | None = None,
-) -> pd.DataFrame:
+def summary_of(found: Mapping[tuple[str, str], LooRows], reference: str | None) -> pd.DataFrame:
     """Sum the rows, and hold each estimate against the reference's."""
-    if reference is not None and reference not in trees:
-        raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
-    judge = _judge(found, reference or choose_reference(trees))
+    judge = _judge(found, reference)
     rows: list[dict[str, Any]] = []
     for key, loo in found.items():
-        away = loo.elpd - found[judge].elpd if judge else np.full(loo.elpd.size, np.nan)
+        same = judge is not None and loo.elpd.size == found[judge].elpd.size
+        away = loo.elpd - found[judge].elpd if judge and same else np.full(loo.elpd.size, np.nan)
         rows.append(
             {
                 "elpd": float(loo.elpd.sum()),
@@ -128,7 +124,7 @@ def plot_loo(
     figure, axes = plt.subplots(
         1, 2, figsize=(9.0, 1.4 + 0.32 * len(found)), width_ratios=(1.0, 1.2)
     )
-    draw_loo(axes, found, summary_of(found, trees, reference))
+    draw_loo(axes, found, summary_of(found, choose_reference(trees, reference)))
     figure.tight_layout()
     return axes
 
@@ -138,6 +134,7 @@ def draw_loo(
     found: Mapping[tuple[str, str], LooRows],
     table: pd.DataFrame,
     look: Any = None,
+    ink: str = "0.5",
 ) -> None:
     """Fill two axes: sums with errors, and the differences row by row; `look(i)` = colour, sign."""
     markers = ("o", "s", "^", "D", "v", "P")
@@ -159,7 +156,7 @@ def draw_loo(
         panel.set_ylim(len(labels) - 0.5, -0.5)
         panel.grid(axis="x")
         panel.set_axisbelow(True)
-    right.axvline(0.0, color="0.5", linewidth=0.7)
+    right.axvline(0.0, color=ink, linewidth=0.7)
     left.set_xlabel("elpd by leave-one-out, one standard error")
     right.set_xlabel(f"row by row, minus {' '.join(judge) if judge else 'the reference'}")
 

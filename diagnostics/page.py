@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from ardvark.diagnostics import figures
 from ardvark.diagnostics.case import Case, moving_parameters
 from ardvark.diagnostics.describe import installed
 from ardvark.diagnostics.part_calibration import calibration_figures
+from ardvark.diagnostics.part_closeness import densities_figure
 from ardvark.diagnostics.part_convergence import convergence_figures
+from ardvark.diagnostics.part_loo import loo_figure
 from ardvark.diagnostics.part_predictions import predictions_figures
 from ardvark.diagnostics.part_relevance import relevance_figure
 from ardvark.diagnostics.verdict import (
@@ -35,6 +38,8 @@ TITLES = {
     "closeness": "How close are the approximations?",
     "convergence": "Own convergence of each method",
     "predictions": "Predictions",
+    "loo": "Leave one out",
+    "evidence": "Evidence",
     "sensitivity": "Prior sensitivity",
     "calibration": "Calibration record of this model",
     "reproducibility": "Reproducibility",
@@ -108,6 +113,9 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
         **predictions_figures(case),
         **calibration_figures(case),
     }
+    drawings["loo"] = lambda: loo_figure(case)
+    for judge in dict.fromkeys(case.like.values()):
+        drawings[f"densities against {judge}"] = partial(densities_figure, case, judge)
     return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
 
 

@@ -10,7 +10,6 @@ from a reference at the same hyperparameters; the price of fixing these is anoth
 """
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,20 +20,22 @@ import xarray as xr
 
 from ardvark.diagnostics.case import Case, choose_reference, share_weights
 from ardvark.diagnostics.describe import describe_data, describe_model, installed
-from ardvark.diagnostics.findings import data_findings, findings, separation_words
+from ardvark.diagnostics.findings import data_findings, separation_words
 from ardvark.diagnostics.page import Part, render, write
 from ardvark.diagnostics.part_calibration import calibration_part
+from ardvark.diagnostics.part_closeness import closeness_part
 from ardvark.diagnostics.part_convergence import convergence_part
+from ardvark.diagnostics.part_evidence import evidence_part
+from ardvark.diagnostics.part_loo import loo_part
 from ardvark.diagnostics.part_predictions import predictions_part
 from ardvark.diagnostics.part_relevance import relevance_part
 from ardvark.diagnostics.part_sensitivity import sensitivity_part
-from ardvark.diagnostics.verdict import LEVELS, verdict
+from ardvark.diagnostics.part_verdict import verdict_part
 from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
 
 __all__ = ["report"]
 
-SEVERITY = ("bad", "warn", "info")
 EMBED_LIMIT = 300_000  # characters of JSON inside the page; report.json has all in any case
 
 
@@ -125,57 +126,6 @@ def _header(case: Case) -> dict[str, str]:
     }
 
 
-def _verdict(case: Case) -> Part:
-    found = sorted(findings(case), key=lambda finding: SEVERITY.index(finding["level"]))
-    failed, warned = (sum(f["level"] == kind for f in found) for kind in ("bad", "warn"))
-    said = _errors_in_words(case)
-    counts = f"{count(failed, 'check').capitalize()} failed; {count(warned, 'warning')}."
-    return {
-        "sentence": f"{said} {counts}",
-        "level": "bad" if failed else "warn" if warned else "good",
-        "reference": case.reference,
-        "methods": [_method(case, name) for name in case.trees],
-        "prices": [
-            {
-                "name": n,
-                "reference_is_sound": case.sound(case.price[n]),
-                **case.rows[n, case.price[n]].to_dict(),
-            }
-            for n in case.trees
-            if n in case.price
-        ],
-        "findings": found,
-    }
-
-
-def _method(case: Case, name: str) -> Part:
-    """Collect what the verdict table says of one method; `against` None = it has no judge."""
-    judge = case.like.get(name)
-    row = case.rows[name, judge] if judge else case.own(name)
-    quality = case.quality[name]
-    return {
-        "name": name,
-        **{key: case.facts[name][key] for key in ("hyper", "converged", "seconds")},
-        **{key: getattr(quality, key) for key in quality.__slots__},
-        "against": judge,
-        "against_is_sound": judge is not None and case.sound(judge),
-        "is_judge": name in case.judges,
-        "worst_mean_error": row["worst_mean_error"] if judge else math.nan,
-        "worst_sd_ratio": row["worst_sd_ratio"] if judge else math.nan,
-        "khat": row["khat"],
-        "log_evidence": row["log_evidence"],
-    }
-
-
-def _errors_in_words(case: Case) -> str:
-    """Say how far each method is from its judge, if that passes its own checks."""
-    sentences = [f"{name} fails its own checks as a reference." for name in case.untrusted]
-    if not case.like:
-        sentences.append("No method has a reference at the same hyperparameters.")
-    sound = {name: judge for name, judge in case.like.items() if case.sound(judge)}
-    return " ".join([*sentences, *(verdict(case.rows[pair])[1] for pair in sound.items())])
-
-
 def _data(case: Case) -> Part:
     facts = describe_data(*case.fitted_data) if case.fitted_data else {}
     model = describe_model(case.model) if case.model is not None else None
@@ -211,24 +161,6 @@ def _reference(case: Case) -> Part:
     return {"sentence": " ".join([answer, *sentences]), "level": level, "chains": chains}
 
 
-def _closeness(case: Case) -> Part:
-    levels = ["bad" if case.untrusted else "good"]
-    levels += [verdict(case.rows[pair])[0] for pair in case.like.items()] or ["warn"]
-    pairs = {"errors": case.like, "prices": case.price}
-    return {
-        "sentence": _errors_in_words(case),
-        "level": max(levels, key=LEVELS.index),
-        "khat": {name: float(case.own(name)["khat"]) for name in case.trees},
-        **{
-            kind: [
-                {"name": n, "against": j, "weights": records(case.differences[n, j])}
-                for n, j in judged.items()
-            ]
-            for kind, judged in pairs.items()
-        },
-    }
-
-
 def _reproducibility(case: Case) -> Part:
     seeds = sorted({str(facts["random_seed"]) for facts in case.facts.values()})
     return {
@@ -242,13 +174,15 @@ def _reproducibility(case: Case) -> Part:
 
 
 PARTS: dict[str, Callable[[Case], Part]] = {
-    "verdict": _verdict,
+    "verdict": verdict_part,
     "data": _data,
     "reference": _reference,
     "relevance": relevance_part,
-    "closeness": _closeness,
+    "closeness": closeness_part,
     "convergence": convergence_part,
     "predictions": predictions_part,
+    "loo": loo_part,
+    "evidence": evidence_part,
     "sensitivity": sensitivity_part,
     "calibration": calibration_part,
     "reproducibility": _reproducibility,

@@ -156,15 +156,18 @@ def test_error_comes_from_the_reference_at_the_same_hyperparameters(usual):
     assert methods["nuts"]["against"] is None and methods["nuts"]["worst_mean_error"] is None
 
 
-def test_price_is_another_table_and_no_failure(usual):
+def test_price_stands_beside_the_error_and_is_no_failure(usual):
     page, numbers = usual
     prices = {row["name"]: row for row in numbers["verdict"]["prices"]}
     assert {row["reference"] for row in prices.values()} == {"nuts"}
     assert prices["nuts_fixed"]["worst_mean_error"] > 2.0  # x0: 2.0 against 1.0, sd 0.4
-    table = (
-        section(page, "verdict").partition("Price of not integrating")[2].partition("</table>")[0]
-    )
-    assert 'class="num warn"' in table and "bad" not in table
+    assert "Price: hyperparameters integrated out" in section(page, "verdict")
+    row = section(page, "verdict").partition(">nuts_fixed<")[2].partition("</tr>")[0]
+    assert row.count('class="num warn"') == 1 and "bad" not in row  # a mean shifted by two sds
+    method = next(m for m in numbers["verdict"]["methods"] if m["name"] == "laplace")
+    assert (method["against"], method["price_against"]) == ("nuts_fixed", "nuts")
+    assert method["price_mean"] > 2.0 and abs(method["worst_mean_error"] - 0.2) < 5 * 0.032
+    assert method["verdict"].startswith("laplace against nuts_fixed: the mean of ")
     assert numbers["verdict"]["level"] == "warn"
     assert not any(f["level"] == "bad" for f in numbers["verdict"]["findings"])
 
