@@ -175,20 +175,32 @@ def fit_all(
 def at_same_hyperparameters(
     model: Any, trees: Mapping[str, Any], task: Task, output: Output
 ) -> dict[str, Any]:
-    """NUTS at the hyperparameters that each approximation found: like is held against like."""
-    import ardvark as av
+    """Judge each approximation at the hyperparameters it found: like is held against like.
 
-    if "nuts" not in trees:
-        return {}
+    The judge is the cheapest that is exact there; NUTS only if it was asked for.
+    """
+    from ardvark.errors import UnsupportedPair
+    from ardvark.inference.judge import judges_at
+
     found = [
         name
         for name, tree in trees.items()
         if tree.attrs.get("hyper") in ("evidence", "predictive")
         and tree.attrs.get("coupling") != "one_against_rest"  # no posterior of the graph
     ]
-    names = ["nuts_fixed"] if len(found) == 1 else [f"nuts_fixed_{name}" for name in found]
-    fixed = [av.NUTS(hyper=av.Fixed(trees[name])) for name in found]
-    return fit_all(model, zip(names, fixed, strict=True), task, output)
+    judged: dict[str, Any] = {}
+    for name in found:
+        for method, settings in judges_at(model, trees[name]):
+            if method == "nuts" and "nuts" not in trees:
+                continue
+            label = f"{method}_fixed" + (f"_{name}" if len(found) > 1 else "")
+            try:
+                judged |= fit_all(model, [(label, settings)], task, output)
+            except UnsupportedPair as error:  # the next one is slower, and takes more
+                output.say(f"{label}: {error}")
+                continue
+            break
+    return judged
 
 
 def store(tree: Any, path: Path) -> Path:

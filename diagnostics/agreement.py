@@ -58,6 +58,8 @@ __all__ = ["Paired", "agreement", "compare", "paired_draws"]
 
 type Array = NDArray[np.float64]
 
+LEAST = 0.1  # sd of an indicator that is nearly always on, or off: a tenth in probability counts
+
 
 def compare(
     trees: Mapping[str, xr.DataTree], reference: str | Sequence[str] | None = None
@@ -129,7 +131,8 @@ def compare(
 def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Compare two answers weight by weight.
 
-    A sample-feature machine is compared by the products of its weights (``invariants``).
+    A sample-feature machine is compared by the products of its weights, a mixture by which inputs
+    are included (``invariants``).
     Hyperparameters are compared where both trees sampled them. What is constant in both (pruned,
     fixed) is left out; constant in ``tree`` alone has log sd ratio -inf, in ``reference`` alone
     +inf, with infinite errors in units of its zero sd. So have draws that are not finite.
@@ -170,6 +173,9 @@ def _table(pairs: Paired) -> pd.DataFrame:
     ours, theirs = pairs.ours, pairs.theirs
     mean, sd = moments(ours)
     reference_mean, reference_sd = moments(theirs)
+    indicator = [np.isin(draws, (0.0, 1.0)).all(axis=(0, 1)) for draws in (ours, theirs)]
+    both = indicator[0] & indicator[1]
+    sd, reference_sd = (np.where(both, np.hypot(s, LEAST), s) for s in (sd, reference_sd))
     errors = [_mcse(draws, kind) for draws, kind in zip((ours, theirs), pairs.kinds, strict=True)]
     noise = np.hypot(errors[0].mean, errors[1].mean)
     quantiles = _quantiles(ours) - _quantiles(theirs)

@@ -20,6 +20,7 @@ VALLEY = 0.5
 SHARE = 0.05
 EMPTY = 0.2
 CELLS = 512
+DISTINCT = 20  # values; fewer are no density, as those of an indicator
 
 
 class MissedMode(NamedTuple):
@@ -55,7 +56,7 @@ def missed_mode(ours: Array, theirs: Array) -> MissedMode | None:
 
 def valley(draws: Array) -> float | None:
     """Where the density of draws (n,) has a valley between two modes; None if it has one mode."""
-    if not np.isfinite(draws).all():
+    if not np.isfinite(draws).all() or np.unique(draws).size < DISTINCT:
         return None
     low, high = np.quantile(draws, (0.001, 0.999))
     quarter, three = np.quantile(draws, (0.25, 0.75))

@@ -59,9 +59,11 @@ def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
         above 0.7 are always bad.
     sentence
     """
-    judges = (_convergence, _modes, _means, _sds, _shape, _correlations, _weights)
-    findings = [f for judge in judges for f in judge(row)]
     kind = row["compares"]
+    judges = [_convergence, _modes, _means, _sds, _shape, _correlations]
+    if kind != PRICE_OF_FIXING:  # a k-hat is of the target at given hyperparameters
+        judges.append(_weights)
+    findings = [f for judge in judges for f in judge(row)]
     if kind == OTHER_HYPERPARAMETERS:
         findings.append(("warn", "the reference has other hyperparameters or data"))
     if kind == OTHER_LIKELIHOOD:

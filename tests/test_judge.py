@@ -1,0 +1,109 @@
+"""Judges at the same hyperparameters: the cheapest exact one, NUTS only where asked for."""
+
+import numpy as np
+import pytensor
+import pytest
+from synthetic_trees import gaussian_tree, replaced
+
+import ardvark as av
+from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.judges import choose_reference, may_judge
+from ardvark.diagnostics.verdict import verdict
+from ardvark.inference.judge import judges_at
+from ardvark.tasks import Output, Task, at_same_hyperparameters
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(20, 2))
+T = X[:, 0] + 0.4 * RNG.normal(size=20)
+LABEL = (T > 0).astype(int)
+
+
+def fit(model, method, **settings):
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+        options = {"draws": 200, "random_seed": 1, "progressbar": False} | settings
+        return av.fit(model, method, **options)
+
+
+@pytest.mark.parametrize(
+    ("build", "judges"),
+    [
+        (lambda: av.models.ard_regression(X, T), ["exact", "nuts"]),
+        (lambda: av.models.ard_classification(X, LABEL), ["exact", "nuts"]),
+        (lambda: av.models.ard_classification(X, LABEL, link="logit"), ["nuts"]),
+        (
+            lambda: av.models.trigonometric_svm(
+                X, LABEL, kernel=av.ARDGaussian(1.0, [0.5, 0.5], 1.0)
+            ),
+            ["elliptical_slice"],
+        ),
+    ],
+)
+def test_the_cheapest_exact_method_comes_first(build, judges):
+    model = build()
+    found = judges_at(model, fit(model, "laplace"))
+    assert [name for name, _ in found] == judges
+    assert all(settings.hyper.values is not None for _, settings in found)
+
+
+def test_a_command_judges_without_nuts_where_it_can():
+    model = av.models.ard_regression(X, T)
+    trees = {"laplace": fit(model, "laplace")}
+    quiet = Output(quiet=True)
+    found = at_same_hyperparameters(model, trees, Task(draws=200), quiet)
+    assert list(found) == ["exact_fixed"]
+    table = compare(trees | found)
+    assert table.at["laplace", "error_against"] == "exact_fixed"
+    assert table.at["laplace", "error_mean"] < 0.15  # a Gaussian posterior: Laplace is exact
+    logit = av.models.ard_classification(X, LABEL, link="logit")
+    trees = {"laplace": fit(logit, "laplace")}
+    assert at_same_hyperparameters(logit, trees, Task(draws=200), quiet) == {}
+
+
+def test_exact_draws_may_judge_and_approximations_may_not():
+    rng = np.random.default_rng(1)
+    common = {"mean": np.zeros(3), "sd": np.ones(3), "draws": 100}
+    trees = {
+        "laplace": gaussian_tree(rng, **common),
+        "exact": gaussian_tree(rng, **common, method="exact"),
+        "nuts": gaussian_tree(rng, **common, method="nuts"),
+        "all": gaussian_tree(rng, **common, method="exact", hyper="posterior"),
+    }
+    assert [may_judge(tree) for tree in trees.values()] == [False, True, True, True]
+    assert choose_reference(trees) == "all"
+    assert choose_reference({k: trees[k] for k in ("laplace", "exact", "nuts")}) == "nuts"
+    assert choose_reference({"laplace": trees["laplace"]}) is None
+
+
+def test_a_price_says_nothing_of_the_weights_of_importance():
+    rng = np.random.default_rng(2)
+    mean, sd = np.zeros(3), np.ones(3)
+    narrow = gaussian_tree(rng, mean, sd, hyper="evidence", target_sd=3 * sd)
+    full = gaussian_tree(rng, mean, sd, method="nuts", hyper="posterior")
+    row = compare({"laplace": narrow, "nuts": full}, "nuts").loc["laplace"]
+    assert row["khat"] > 0.7
+    level, sentence = verdict(row)
+    assert level == "good" and "k-hat" not in sentence
+
+
+def mixture(share, seed):
+    """A mixture's tree: indicators, and kernels whose order means nothing."""
+    rng = np.random.default_rng(seed)
+    tree = gaussian_tree(rng, np.zeros(3), np.ones(3), method="nuts", bias=False, draws=500)
+    included = (rng.random((4, 500, 3)) < share).astype(int)
+    tree = replaced(
+        tree,
+        "posterior",
+        included=(("chain", "draw", "feature"), included),
+        kernel_probability=(("chain", "draw", "kernel"), rng.random((4, 500, 2)) + seed),
+    )
+    tree.attrs["model"] = "rbf_mixture"
+    return tree
+
+
+def test_mixtures_are_compared_by_their_inputs_alone():
+    one, two = mixture([0.3, 0.9995, 0.0], 3), mixture([0.3, 1.0, 0.0], 4)
+    table = agreement(one, two)
+    assert set(table.index) <= {f"included[x{j}]" for j in range(3)}
+    assert verdict(compare({"a": one, "b": two}, "b").loc["a"])[0] == "good"
+    other = verdict(compare({"a": mixture([0.8, 1.0, 0.0], 5), "b": two}, "b").loc["a"])
+    assert other[0] == "bad" and "included[x0]" in other[1]
