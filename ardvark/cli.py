@@ -1,4 +1,4 @@
-"""The command line: `ardvark list | fit | report | compare | doctor`.
+"""The command line: `ardvark list | fit | report | diagnose | compare | sbc | replicate | doctor`.
 
 Nothing heavy is imported before a command needs it, so `ardvark --help` answers at once. Results
 go to standard output (one JSON document with `--json`), progress and warnings to standard error. An
@@ -7,6 +7,7 @@ error is one line and exit code 2; `--debug` shows the traceback.
 
 import json
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterable
@@ -15,16 +16,22 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from ardvark.commands import diagnose, replicate, sbc
 from ardvark.tasks import (
+    KEY,
     Output,
     Task,
+    already_there,
     as_lines,
     at_same_hyperparameters,
     command_again,
     fit_all,
+    keep_request,
     known_methods,
     outcome,
     prepare,
+    request_of,
+    run_key,
     store,
 )
 
@@ -78,6 +85,9 @@ def fit(
 ) -> int:
     """Fit a data set (a name of `ardvark list` or a CSV file) and store one zarr tree per method.
 
+    Each tree is stored the moment it is done. A run that was killed goes on with the same command:
+    trees that are there already, of the same data and settings, are not fitted again.
+
     Parameters
     ----------
     data
@@ -86,14 +96,22 @@ def fit(
         folder for the trees: out/laplace.zarr, ...
     """
     methods = known_methods(task.method)
-    taken = [str(out / f"{name}.zarr") for name in methods if (out / f"{name}.zarr").exists()]
-    if taken:
-        raise FileExistsError(f"{', '.join(taken)} exists: choose another --out or remove it")
-    _, _, model = prepare(data, task, output)
+    prepared = prepare(data, task, output)
+    keys = {name: run_key(prepared, name, task) for name in methods}
+    found = {name: already_there(out / f"{name}.zarr", keys[name]) for name in methods}
+    there = {name: tree for name, tree in found.items() if tree is not None}
+    keep_request(out, data, prepared.name, task)
+
+    def keep(name: str, tree: Any) -> None:
+        tree.attrs[KEY] = keys[name]
+        store(tree, out / f"{name}.zarr")
+
     left_out: dict[str, str] | None = {} if task.nothing_asked else None
-    stored = {}
-    for name, tree in fit_all(model, methods, task, output, left_out).items():
-        stored[name] = {"path": str(store(tree, out / f"{name}.zarr")), **outcome(tree)}
+    trees = fit_all(prepared.model, methods, task, output, left_out, there, keep)
+    stored: dict[str, Any] = {
+        name: {"path": str(out / f"{name}.zarr"), "new": name not in there, **outcome(tree)}
+        for name, tree in trees.items()
+    }
     stored |= {name: {"left_out": why} for name, why in (left_out or {}).items()}
     output.show(stored, lambda: as_lines(stored))
     return 0
@@ -110,10 +128,12 @@ def report(
 ) -> int:
     """Fit a data set by several methods and write a report that holds them against NUTS.
 
+    Of a folder that `ardvark fit` has filled, the trees in it are reported and nothing is fitted.
+
     Parameters
     ----------
     data
-        data set of `ardvark list` or a CSV file.
+        data set of `ardvark list`, a CSV file, or a folder of trees.
     out
         the HTML file; the numbers go beside it as JSON.
     strict
@@ -124,17 +144,40 @@ def report(
     methods = known_methods(task.method)
     if not out.absolute().parent.is_dir():
         raise FileNotFoundError(f"--out {out}: there is no folder {out.absolute().parent}")
-    dataset, name, model = prepare(data, task, output)
-    left_out: dict[str, str] | None = {} if task.nothing_asked else None
-    trees = fit_all(model, methods, task, output, left_out)
-    trees.update(at_same_hyperparameters(model, trees, task, output))
-    command = command_again(data, name, out, task)
-    path = write_report(trees, out, model=model, data=dataset, command=command, left_out=left_out)
+    given: dict[str, Any]
+    if Path(data).is_dir():
+        trees, given = _stored(Path(data), output)
+        command = shlex.join(["ardvark", "report", data, "--out", out.name])
+    else:
+        prepared = prepare(data, task, output)
+        left_out: dict[str, str] | None = {} if task.nothing_asked else None
+        trees = fit_all(prepared.model, methods, task, output, left_out)
+        trees.update(at_same_hyperparameters(prepared.model, trees, task, output))
+        command = command_again(data, prepared.name, out, task)
+        given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
+        given["left_out"] = left_out
+    path = write_report(trees, out, **given, command=command)
     numbers = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     level = numbers["verdict"]["level"]
     result = {"report": str(path), "level": level, "verdict": numbers["verdict"]["sentence"]}
     output.show(result, lambda: f"{path}\n{result['verdict']}")
     return {"good": 0, "warn": 1, "bad": 2}[level] if strict else 0
+
+
+def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Load the trees of a folder, and build their model again if the folder says of what."""
+    from ardvark.diagnostics.stored import trees_in
+
+    trees, asked = trees_in(folder), request_of(folder)
+    if asked is None:
+        return trees, {}
+    task = Task(model=asked["model"], target=asked["target"], raw=asked["raw"])
+    try:
+        prepared = prepare(asked["data"], task, output)
+    except (ValueError, OSError) as error:
+        output.say(f"the data are not there any more, so the trees are reported alone: {error}")
+        return trees, {}
+    return trees, {"model": prepared.model, "data": prepared.data, "test": prepared.test}
 
 
 @app.command
@@ -148,18 +191,14 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     reference
         name of the reference (the file name without .zarr); by default the first NUTS tree.
     """
-    import xarray as xr
-
     from ardvark.diagnostics.agreement import compare as compare_trees
     from ardvark.diagnostics.case import choose_reference
+    from ardvark.diagnostics.stored import read_tree
     from ardvark.diagnostics.verdict import verdict
 
     if len(trees) < 2:
         raise ValueError(f"compare needs two or more trees, got {len(trees)}")
-    for path in trees:
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: no such tree; `ardvark fit` stores them")
-    loaded = {path.stem: xr.open_datatree(path, engine="zarr").load() for path in trees}
+    loaded = {path.stem: read_tree(path) for path in trees}
     if len(loaded) < len(trees):
         raise ValueError("two trees have the same file name: rename one")
     judge = choose_reference(loaded, reference)
@@ -173,6 +212,11 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     }
     output.show(numbers, lambda: "\n".join([table.T.to_string(na_rep="-"), "", *said.values()]))
     return 0
+
+
+app.command(sbc)
+app.command(diagnose)
+app.command(replicate)
 
 
 @app.command

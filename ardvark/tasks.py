@@ -7,29 +7,38 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
 from ardvark.errors import UnsupportedPair
 
 __all__ = [
+    "KEY",
     "Output",
+    "Prepared",
     "Task",
+    "already_there",
     "as_lines",
     "at_same_hyperparameters",
     "command_again",
     "fit_all",
+    "keep_request",
+    "known",
     "known_methods",
     "outcome",
     "prepare",
+    "request_of",
+    "run_key",
     "store",
 ]
 
 DEFAULT_METHODS = "laplace,ep,vb,nuts"
+REQUEST, KEY = "run.json", "run_key"
 DEFAULT_MODELS = {"binary": "ard_classification", "regression": "rvm_regression"}
 
 
@@ -54,6 +63,19 @@ class Output:
         """Progress, on standard error."""
         if self.progress:
             print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Give a function that is told how much is done; a bar is drawn on a terminal only."""
+        if not (self.progress and sys.stderr.isatty()):
+            yield lambda done: None
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task(title, total=total)
+            yield lambda done: progress.update(task, completed=done)
 
     def show(self, numbers: Any, text: Callable[[], str]) -> None:
         """Put the result on standard output."""
@@ -101,7 +123,16 @@ def known(kind: str, name: str, registry: Iterable[str]) -> str:
     return name
 
 
-def prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
+class Prepared(NamedTuple):
+    """Data, the name of the model, the model, and the rows that were kept back, if any."""
+
+    data: Any
+    name: str
+    model: Any
+    test: tuple[Any, Any] | None
+
+
+def prepare(data: str, task: Task, output: Output) -> Prepared:
     """Load and scale the data, choose and build the model."""
     import ardvark as av
     from ardvark.models.checks import models_for
@@ -116,20 +147,82 @@ def prepare(data: str, task: Task, output: Output) -> tuple[Any, str, Any]:
             f"{data}: no default model for a {dataset.task} target; name one of "
             f"{models_for(dataset.task)} by --model"
         )
-    dataset = _training_rows(dataset)
+    dataset, test = _training_rows(dataset)
     if not task.raw:
         dataset = av.standardise(dataset)
     output.say(f"{dataset.name}: {len(dataset.X)} rows, {dataset.X.shape[1]} columns; model {name}")
-    return dataset, name, getattr(av.models, name)(dataset.X, dataset.t)
+    return Prepared(dataset, name, getattr(av.models, name)(dataset.X, dataset.t), test)
 
 
-def _training_rows(dataset: Any) -> Any:
+def _training_rows(dataset: Any) -> tuple[Any, tuple[Any, Any] | None]:
     """Keep the training rows of a set with one split; of several splits none is special."""
     if len(dataset.splits) != 1:
-        return dataset
-    train = dataset.splits[0].train
-    name = f"{dataset.name} (training rows)"
-    return replace(dataset, name=name, X=dataset.X[train], t=dataset.t[train], splits=(), truth={})
+        return dataset, None
+    train, test = dataset.splits[0].train, dataset.splits[0].test
+    kept = replace(
+        dataset, name=f"{dataset.name} (training rows)", X=dataset.X[train], t=dataset.t[train],
+        splits=(), truth={},
+    )  # fmt: skip
+    return kept, (dataset.X[test], dataset.t[test]) if len(test) else None
+
+
+def run_key(prepared: Prepared, method: str, task: Task) -> str:
+    """Sum up all that an answer depends on: data, model, method, settings, seed, version."""
+    import hashlib
+
+    from ardvark.diagnostics.describe import fingerprint, installed
+    from ardvark.inference.methods import METHODS
+    from ardvark.inference.tree import describe
+
+    entry = METHODS[method]
+    asked = {
+        "data": fingerprint(prepared.data.X, prepared.data.t),
+        "features": list(prepared.data.feature_names),
+        "model": prepared.name,
+        "method": method,
+        "settings": describe(entry.load(entry.settings)()),
+        "run": [task.seed, task.draws, task.chains],
+        "version": installed("ardvark"),
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def already_there(path: Path, key: str) -> Any:
+    """Give the tree of an earlier run that asked for the same, None if there is no file."""
+    from ardvark.diagnostics.stored import read_tree
+
+    if not path.exists():
+        return None
+    tree = read_tree(path)
+    if tree.attrs.get(KEY) != key:
+        raise FileExistsError(
+            f"{path} exists and answers another question (data, model, settings, seed or version "
+            "differ): choose another --out or remove it"
+        )
+    return tree
+
+
+def keep_request(folder: Path, data: str, model: str, task: Task) -> None:
+    """Write beside the trees what was fitted, so that a report can build the model again."""
+    data = str(Path(data).resolve()) if Path(data).is_file() else data
+    asked = {"data": data, "model": model, "target": task.target, "raw": task.raw}
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{REQUEST}.{os.getpid()}"
+    partial.write_text(json.dumps(asked, indent=1), encoding="utf-8")
+    os.replace(partial, folder / REQUEST)
+
+
+def request_of(folder: Path) -> dict[str, Any] | None:
+    """Read what was fitted in a folder; None if it does not say."""
+    path = folder / REQUEST
+    if not path.exists():
+        return None
+    try:
+        asked = json.loads(path.read_text(encoding="utf-8"))
+        return {name: asked[name] for name in ("data", "model", "target", "raw")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        advice = "remove it to report the trees alone"
+        raise ValueError(f"{path}: damaged ({error}); {advice}") from None
 
 
 def fit_all(
@@ -138,16 +231,23 @@ def fit_all(
     task: Task,
     output: Output,
     left_out: dict[str, str] | None = None,
+    there: Mapping[str, Any] | None = None,
+    keep: Callable[[str, Any], None] | None = None,
 ) -> dict[str, Any]:
     """Fit by each method, a name or a (name, settings) pair.
 
     A method that refuses the model is noted in `left_out` with its reason; an error without it.
+    What is `there` already is not fitted again; `keep` is given each new tree at once.
     """
     import ardvark as av
 
-    trees = {}
+    trees: dict[str, Any] = {}
     for method in methods:
         name, settings = method if isinstance(method, tuple) else (method, method)
+        if there and name in there:
+            trees[name] = there[name]
+            output.say(f"{name}: already there")
+            continue
         output.say(f"{name}: fitting ...")
         start = time.perf_counter()
         try:
@@ -165,6 +265,8 @@ def fit_all(
             left_out[name] = str(refusal)
             output.say(f"{name}: left out. {refusal}")
             continue
+        if keep is not None:
+            keep(name, trees[name])
         output.say(f"{name}: done in {time.perf_counter() - start:.1f} s")
     if left_out and not trees:
         why = next(iter(left_out.values()))

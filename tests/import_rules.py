@@ -107,7 +107,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "vb_reading",
     )
 }
-COMMANDS = ("ardvark.cli", "ardvark.tasks")
+COMMANDS = ("ardvark.cli", "ardvark.commands", "ardvark.tasks")
 ABOVE = {  # a package never imports what stands above it
     "ardvark.models": ("ardvark.inference", "ardvark.diagnostics", "ardvark.studies", *COMMANDS),
     "ardvark.inference": ("ardvark.diagnostics", "ardvark.studies", *COMMANDS),

@@ -1,0 +1,1 @@
+../../ardvark/commands.py

@@ -1,0 +1,290 @@
+"""Commands that check: `ardvark sbc`, `ardvark diagnose`, `ardvark replicate`.
+
+Like the command line itself this imports nothing heavy before it is needed.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ardvark.tasks import Output, as_lines, known
+
+__all__ = ["STUDIES", "diagnose", "model_on", "replicate", "sbc"]
+
+STANDARD_OUTPUT = Output()
+Flag = Annotated[bool, Parameter(negative="")]
+
+# study -> what it repeats, its arguments, those of --quick
+STUDIES: dict[str, tuple[str, list[str], list[str]]] = {
+    "qi2004": (
+        "predictive ARD by EP on gene expression (Qi, Minka, Picard & Ghahramani 2004)",
+        ["--json"],
+        ["--json", "--partitions", "2"],
+    ),
+    "tipping2001": (
+        "the relevance vector machine's tables (Tipping 2001)",
+        ["--json"],
+        ["--json", "--splits", "1", "--data", "ripley"],
+    ),
+    "usps": ("ten handwritten digits (Tipping 2001)", [], ["--rows", "500"]),
+    "chu2006": (
+        "evidence of the trigonometric SVM (Chu, Keerthi, Ong & Ghahramani 2006)",
+        [],
+        ["--evidence"],
+    ),
+    "madelon": (
+        "ranking and selection among 500 inputs (Chu et al. 2006)",
+        [],
+        ["--starts", "1", "--rows", "200", "--most", "3"],
+    ),
+    "mirzaei2017": (
+        "the sample-feature machine's tables (Mirzaei et al. 2017)",
+        ["--json"],
+        ["--json", "--data", "sin2d", "--n", "50", "--machine", "vrsfm", "--realisations", "1"],
+    ),
+    "sykacek2000": ("input selection by reversible jump (Sykacek 2000)", [], ["wine"]),
+    "samplers": (
+        "effective draws per second of an ARD posterior",
+        ["--json"],
+        ["--json", "--case", "60x5-probit", "--seconds", "2"],
+    ),
+    "subset_speed": ("speed of the samplers of subsets", [], []),
+    "calibration": (
+        "simulation-based calibration of the fast methods",
+        ["--folder", "calibration", "--out", "calibration_record.json"],
+        ["--quick", "--out", "calibration_record.json"],
+    ),
+}
+
+
+def model_on(name: str, rows: int, inputs: int, data: str | None, options: dict[str, Any]) -> Any:
+    """Build a model on standard normal inputs, or on those of a data set; a process can import it.
+
+    The targets only say of what kind they are: calibration simulates them.
+    """
+    import numpy as np
+
+    import ardvark as av
+
+    if data is None:
+        X: Any = np.random.default_rng(0).standard_normal((rows, inputs))
+        t = X[:, 0] - X[:, -1] * 0.5
+        t = (t > 0).astype(int) if "regression" not in name else t
+    else:
+        loaded = av.standardise(av.load(data))
+        X, t = loaded.X, loaded.t
+    return getattr(av.models, name)(X, t, **options)
+
+
+def sbc(
+    model: str = "ard_classification",
+    *,
+    method: str = "ep",
+    replications: int = 1000,
+    jobs: int = 1,
+    out: Path | None = None,
+    rows: int = 50,
+    inputs: int = 4,
+    data: str | None = None,
+    option: tuple[str, ...] = (),
+    hold: bool | None = None,
+    seed: int = 1,
+    draws: int = 250,
+    chains: int = 4,
+    strict: Flag = False,
+    output: Output = STANDARD_OUTPUT,
+) -> int:
+    """Simulate from a model's prior, fit, and see whether the truth lies where it should.
+
+    Parameters
+    ----------
+    model
+        model of `ardvark list`.
+    method
+        method of `ardvark list`.
+    replications
+        simulated data sets.
+    jobs
+        processes.
+    out
+        folder that keeps replications: a run that was killed goes on where it was.
+    rows, inputs
+        size of the simulated inputs.
+    data
+        take the inputs of this data set instead.
+    option
+        argument of the builder, name=value, such as link=logit; may be repeated.
+    hold
+        hold hyperparameters at their simulated values (the default for laplace and ep).
+    seed, draws, chains
+        seed of everything; draws per chain and chains of methods that sample.
+    strict
+        exit code 1 if a quantity is not calibrated, 2 if a fit failed.
+    """
+    import ardvark as av
+    from ardvark.inference.methods import METHODS
+    from ardvark.models.registry import MODELS
+
+    known("model", model, MODELS)
+    known("method", method, METHODS)
+    build = partial(model_on, model, rows, inputs, data, _options(option))
+    with output.bar(f"{method} on {model}", replications) as tick:
+        tree = av.sbc(
+            build, method, replications, hold=hold, draws=draws, chains=chains,
+            random_seed=seed, folder=out, jobs=jobs, tick=tick,
+        )  # fmt: skip
+    table = av.sbc_summary(tree)
+    facts = {
+        k: tree.attrs[k] for k in ("replications", "failed", "not_converged", "hold", "sha256")
+    }
+    numbers = {
+        "model": model,
+        "method": method,
+        **facts,
+        "failures": json.loads(tree.attrs["failures"]),
+        "calibrated": bool(table["calibrated"].all()),
+        "quantities": json.loads(table.to_json(orient="index")),
+    }
+    shown = table.drop(columns=["coverage_50_se", "coverage_90_se"])
+    output.show(numbers, lambda: f"{shown.to_string(float_format='%.3f')}\n\n{as_lines(facts)}")
+    if not strict:
+        return 0
+    return 2 if facts["failed"] else 0 if numbers["calibrated"] else 1
+
+
+def _options(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read name=value, a value being JSON or else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"--option {pair}: expected name=value, such as link=logit")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def diagnose(
+    *trees: Path,
+    strict: Flag = False,
+    output: Output = STANDARD_OUTPUT,
+) -> int:
+    """Say what stored trees tell of themselves: chains, effective draws, convergence.
+
+    Parameters
+    ----------
+    trees
+        zarr trees that `ardvark fit` stored, or folders of them.
+    strict
+        exit code 1 if something deserves a look, 2 if a check failed.
+    """
+    if not trees:
+        raise ValueError("diagnose needs a tree, or a folder of trees that `ardvark fit` stored")
+    from ardvark.diagnostics.case import Case
+    from ardvark.diagnostics.part_convergence import convergence_part
+    from ardvark.diagnostics.psis import khat
+    from ardvark.diagnostics.stored import read_tree, trees_in
+    from ardvark.diagnostics.verdict import LEVELS, khat_level
+    from ardvark.diagnostics.words import number, plain
+
+    loaded: dict[str, Any] = {}
+    for path in trees:
+        if path.is_dir() and path.suffix != ".zarr":
+            loaded |= {str(path / name): tree for name, tree in trees_in(path).items()}
+        else:
+            loaded[str(path)] = read_tree(path)
+    found, lines = {}, []
+    for name, tree in loaded.items():
+        case = Case({name: tree}, None)
+        quality, own = case.quality[name], convergence_part(case)["methods"][0]
+        shape = khat(tree)
+        levels = [own["level"], "good" if quality.ok else "bad", khat_level(shape) or "good"]
+        level = max(levels, key=LEVELS.index)
+        found[name] = {
+            "level": level,
+            "method": own["method"],
+            "converged": own["converged"],
+            "problems": own["problems"],
+            "draws": plain({key: getattr(quality, key) for key in quality.__slots__}),
+            "khat": plain(shape),
+            "facts": plain({fact["what"]: fact["value"] for fact in own["facts"]}),
+        }
+        lines += [f"{name}: {own['method']}, {_words(level)}", *_told(quality, own, shape, number)]
+    output.show(found, lambda: "\n".join(lines))
+    worst = max((item["level"] for item in found.values()), key=LEVELS.index)
+    return {"good": 0, "warn": 1, "bad": 2}.get(worst, 0) if strict else 0
+
+
+def _words(level: str) -> str:
+    return {"good": "no problems found", "warn": "look at it", "bad": "FAILED"}.get(level, level)
+
+
+def _told(quality: Any, own: Any, shape: float, number: Any) -> Iterator[str]:
+    yield from (f"  {sentence}" for sentence in quality.sentences)
+    if own["problems"]:
+        yield f"  {own['problems']}"
+    if shape == shape:
+        yield f"  k-hat of the approximation against its own target: {number(shape, 2)}"
+    for fact in own["facts"]:
+        mark = {"warn": " (look at it)", "bad": " (failed)"}.get(fact["level"], "")
+        yield f"  {fact['what']}: {number(fact['value'])}{mark}"
+    yield ""
+
+
+def replicate(
+    *papers: str,
+    quick: Flag = False,
+    output: Output = STANDARD_OUTPUT,
+) -> int:
+    """Run the studies of the papers; `ardvark replicate list` names them.
+
+    Parameters
+    ----------
+    papers
+        studies of `ardvark replicate list`; none: the list.
+    quick
+        the smallest part of each study that shows something.
+    """
+    if not papers or "list" in papers:
+        listed = {name: entry[0] for name, entry in STUDIES.items()}
+        output.show(listed, lambda: as_lines(listed))
+        return 0
+    found: dict[str, Any] = {}
+    for name in papers:
+        known("study", name, STUDIES)
+    for name in papers:
+        arguments = STUDIES[name][2 if quick else 1]
+        command = [sys.executable, "-m", f"ardvark.studies.{name}", *arguments]
+        output.say(f"{name}: python -m ardvark.studies.{name} {' '.join(arguments)}".rstrip())
+        lines, code = _run(command, echo=not output.json)
+        found[name] = {"exit_code": code, "lines": lines}
+    if output.json:
+        output.show(found, str)
+    failed = [name for name, item in found.items() if item["exit_code"]]
+    if failed:
+        raise RuntimeError(f"the study {failed[0]} ended with {found[failed[0]]['exit_code']}")
+    return 0
+
+
+def _run(command: list[str], echo: bool) -> tuple[list[Any], int]:
+    """Run a study; its lines as they come, JSON where they are JSON."""
+    lines: list[Any] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if echo:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                lines.append(line.rstrip("\n"))
+    return lines, process.returncode
