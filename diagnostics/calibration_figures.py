@@ -96,11 +96,11 @@ def forecasts(pairs: Mapping[str, tuple[Any, Any]], judge: str, order: Sequence[
     return figure
 
 
-def paths(series: Mapping[str, tuple[str, str, Any]], order: Sequence[str]) -> Figure:
-    """How a search went: per method (label of x, label of y, values)."""
+def paths(series: Sequence[tuple[str, str, str, Any]], order: Sequence[str]) -> Figure:
+    """How a search went: method, label of x, label of y, values."""
     with rc_context(STYLE):
         figure, grid = _panels(len(series))
-        for axes, (name, (x, y, values)) in zip(grid, series.items(), strict=True):
+        for axes, (name, x, y, values) in zip(grid, series, strict=True):
             i = order.index(name)
             axes.plot(
                 np.arange(len(values)), values, color=_colour(i), linewidth=1.4,

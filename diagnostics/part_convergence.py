@@ -26,6 +26,13 @@ SLOPE = 1e-4  # of the log posterior at the mode, times the sd of a weight
 CONDITION = 1e10
 DEEP = 0.01  # share of draws that ran into the largest tree
 
+PATHS = (  # group, variable, labels of the two axes
+    ("fit", "elbo", "sweep", "ELBO"),
+    ("selection_path", "log_evidence", "step of the search", "log evidence"),
+    ("fit", "log_evidence_by_sweep", "sweep from sites of nothing", "log evidence"),
+    ("sample_stats", "n_inputs", "draw of the first chain", "inputs"),
+)
+
 type Fact = tuple[str, Any, str]  # what, how much, level
 
 
@@ -165,17 +172,12 @@ def _sampler(tree: xr.DataTree) -> Iterator[Fact]:
 
 def convergence_figures(case: Case) -> dict[str, Callable[[], Any]]:
     """Draw how the bound or the evidence rose, for the methods that have a path."""
-    series = {}
+    series: list[tuple[str, str, str, Any]] = []
     for name, tree in case.trees.items():
-        if "fit" in tree.children and "elbo" in tree["fit"]:
-            bound = tree["fit"].dataset["elbo"].values
-            series[name] = ("sweep", "ELBO", bound)
-        elif "selection_path" in tree.children:
-            evidence = tree["selection_path"].dataset["log_evidence"].values
-            series[name] = ("step", "log evidence", evidence)
-        elif "sample_stats" in tree.children and "n_inputs" in tree["sample_stats"]:
-            size = tree["sample_stats"].dataset["n_inputs"].values[0]
-            series[name] = ("draw of the first chain", "inputs", size[:1000])
+        for group, variable, x, y in PATHS:
+            if group in tree.children and variable in tree[group].dataset:
+                values = tree[group].dataset[variable].values
+                series.append((name, x, y, values if values.ndim == 1 else values[0, :1000]))
     if not series:
         return {}
     return {"own paths": lambda: drawn.paths(series, list(case.summaries))}

@@ -21,7 +21,7 @@ class GaussianFit(NamedTuple):
     `info` has numbers on the search (for Laplace: `gradient_norm`, the largest slope of psi at the
     mode in units of posterior standard deviations; `decrement`, what the last Newton step promised
     in nats; `indefinite`, 1 if psi is not concave there and negative curvatures were set to zero).
-    `by_row` has what the method knows of each row, for the tree.
+    `by_row` has what the method knows of each row, `by_sweep` how it got there, for the tree.
     """
 
     posterior: Posterior
@@ -32,6 +32,7 @@ class GaussianFit(NamedTuple):
     site_shift: Array
     info: dict[str, float]
     by_row: Mapping[str, Array] = MappingProxyType({})
+    by_sweep: Mapping[str, Array] = MappingProxyType({})
 
 
 class Cotangents(NamedTuple):

@@ -53,6 +53,7 @@ LOG_CONCAVE = (*TWO_CLASSES, GaussianSites, PoissonSites)
 PRESCALE = 50.0  # of z in Qi (13)
 LEAST_DAMPING = 0.02
 PATH_TOLERANCE = 1e-6
+SHOWN_SWEEPS = 40
 CORRECTED_ROWS = 3000  # beyond, the matrix of all pairs of rows is too large for a mere check
 KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
 SMALL = 1e-6  # variance above which matched moments do not cancel even then
@@ -244,11 +245,26 @@ class EP:
         )
 
     def completed(self, fit: GaussianFit) -> GaussianFit:
-        """Add what is made once, at the end: how far the evidence is off, to second order."""
+        """Add what is made once, at the end: the evidence to second order, and sweep by sweep."""
         if not fit.converged or len(fit.site_precision) > CORRECTED_ROWS:
             return fit
         correction = evidence_correction(fit).value
-        return fit._replace(info=fit.info | {"log_evidence_correction": correction})
+        return fit._replace(
+            info=fit.info | {"log_evidence_correction": correction},
+            by_sweep={"log_evidence_by_sweep": self._sweep_by_sweep(fit)},
+        )
+
+    def _sweep_by_sweep(self, fit: GaussianFit) -> Array:
+        """Log evidence after each sweep from sites of nothing: a search was warm at its end."""
+        single, found = replace(self, max_sweeps=1), list[float]()
+        state: GaussianFit | None = None
+        try:
+            while len(found) < SHOWN_SWEEPS and not (state is not None and state.converged):
+                state = single.approximate(fit.posterior.prior.model, state)
+                found.append(state.log_evidence)
+        except np.linalg.LinAlgError:  # of a single undamped sweep, which the search itself mends
+            pass
+        return np.array(found)
 
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
         """Adjoints of `fit.log_evidence` at the fixed point, where it is stationary in the sites.

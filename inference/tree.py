@@ -120,6 +120,7 @@ def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
         "iterations": settled.fit.iterations,
         **covariance_variables(posterior, kept),
         **{name: ("row", values) for name, values in settled.fit.by_row.items()},
+        **{name: ("sweep", values) for name, values in settled.fit.by_sweep.items()},
         **{n: float(v) for n, v in settled.fit.info.items() if n not in settled.fit.by_row},
     }
     coords: dict[str, Any] = {"rows": names[kept], "columns": names[kept], "weight": names}

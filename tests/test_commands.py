@@ -166,6 +166,17 @@ def test_every_study_of_the_table_exists_and_takes_its_arguments(capsys):
     assert "qi2004: " in capsys.readouterr().out
 
 
+def test_options_of_the_table_are_those_of_the_studies():
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    for name, (_, *arguments) in commands.STUDIES.items():
+        source = Path(find_spec(f"ardvark.studies.{name}").origin).read_text("utf-8")
+        for option in {a for part in arguments for a in part if a.startswith("--")}:
+            known = f'"{option}"' in source or f'"{option[2:]}": ' in source
+            assert known, (name, option)
+
+
 def test_a_study_is_run_with_its_lines_as_json(monkeypatch, capsys):
     script = "print('{\"error\": 0.1}'); print('plain words')"
     monkeypatch.setitem(commands.STUDIES, "usps", ("", [], ["--rows", "5"]))

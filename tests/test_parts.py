@@ -60,6 +60,15 @@ def test_every_method_tells_what_it_knows_of_itself(classes, subsets):
     assert jumps["R-hat of the number of inputs"]["value"] < 1.1
 
 
+def test_log_evidence_by_sweep_ends_at_the_evidence(classes):
+    logit = av.models.ard_classification(X[:50], LABELS[:50], link="logit")
+    for tree in (classes[1]["ep"], fitted(logit, "ep")["ep"]):
+        fit = tree["fit"]
+        path = fit["log_evidence_by_sweep"].values
+        assert 2 < len(path) < 40 and path[-1] == pytest.approx(float(fit["log_evidence"]))
+        assert abs(path[0] - path[-1]) > 1e-6
+
+
 def test_a_bound_that_falls_and_a_mode_that_is_none_are_called(classes):
     trees = dict(classes[1])
     bound = trees["vb"]["fit"]["elbo"].values.copy()

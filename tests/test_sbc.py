@@ -395,3 +395,41 @@ def test_bad_arguments_are_refused_before_anything_runs(arguments, said):
 def test_every_kind_of_method_has_a_route():
     kinds = {entry.kind for entry in METHODS.values()}
     assert kinds == {"gaussian", "vb", "exact", "sampler", "slice", "jump"}
+
+
+# ----------------------------------------------------------------------------------- long suites
+
+
+@pytest.mark.validate
+@pytest.mark.parametrize("build", [probit, regression])
+def test_nuts_is_calibrated(build):
+    tree = av.sbc(build(), av.NUTS(tune=500), 60, random_seed=1, draws=250, chains=2)
+    assert tree.attrs["failed"] == 0 and av.sbc_summary(tree)["calibrated"].all()
+
+
+@pytest.mark.validate
+def test_reversible_jump_is_calibrated_and_its_inclusion_too():
+    model = av.models.subset_classification(X, LABELS)
+    tree = av.sbc(model, av.ReversibleJump(sweeps=4000), 300, random_seed=1, draws=100)
+    assert tree.attrs["failed"] == 0 and av.sbc_summary(tree)["calibrated"].all()
+    found = tree["inclusion"]
+    tests = inclusion_calibration(found["included"], found["probability"])
+    assert min(tests["brier_p"], tests["isotonic_p"], tests["mean_p"]) > 0.01
+
+
+@pytest.mark.validate
+def test_coverage_has_not_drifted_from_the_record():
+    """A drift of more than two points, beyond the errors of both runs, is a changed method."""
+    from ardvark.diagnostics.record import calibration_record
+    from ardvark.studies.calibration import CASES, entry
+
+    shipped = {
+        (e["model"], e["setting"], e["method"], e["hyper"]): e
+        for e in calibration_record()["entries"]
+    }
+    assert shipped
+    for case in (c for c in CASES if c.method in ("ep", "laplace", "vb")):
+        now = entry(case._replace(replications=400), 400, None)
+        then = shipped[now["model"], now["setting"], now["method"], now["hyper"]]
+        error = 3 * np.hypot(now["coverage_90_se"], then["coverage_90_se"])
+        assert abs(now["coverage_90"] - then["coverage_90"]) < 0.02 + error, case
