@@ -30,6 +30,7 @@ from ardvark.errors import UnsupportedPair
 __all__ = ["relevance_figure", "relevance_part"]
 
 RESAMPLES = 100  # of the batches, for the errors of ranks and taus
+SHOWN_ERROR = 5e-4  # of a probability with three decimals
 TOP = 5  # inputs whose overlap is told
 MOST_SUBSETS = 10
 MOST_COLUMNS, PROJECTED = 12, 100  # of a projection: columns of its path, draws
@@ -88,13 +89,15 @@ def _cells(table: pd.DataFrame) -> dict[str, dict[str, str]]:
             continue
         if account != "weight":
             text = number(float(row[account]), 3)
-            if account == "inclusion" and row["inclusion_mcse"] > 0:
-                text = mean_and_sd(float(row["inclusion"]), float(row["inclusion_mcse"]))
+            if account == "inclusion":
+                text = f"{row['inclusion']:.3f}"
+                if row["inclusion_mcse"] >= SHOWN_ERROR:
+                    text = mean_and_sd(float(row["inclusion"]), float(row["inclusion_mcse"]))
         elif row["sd"] == 0 and row["mean"] == 0:
             text = "switched off"
         else:
             text = mean_and_sd(float(row["mean"]), float(row["sd"]))
-        rank = f"{row['rank']:.0f}"
+        rank = f"{row['rank']:.0f}" if row["relevance"] > 0 else "–"  # off: its rank is a tie
         if row["rank_error"] >= 0.5:
             rank += f" ± {row['rank_error']:.0f}"
         found[str(name)] = {"account": text, "relevance": f"{row['relevance']:.2f}", "rank": rank}
@@ -115,8 +118,8 @@ def _sentences(
         if leader not in (row["first"], row["second"]):
             continue
         name = row["second"] if row["first"] == leader else row["first"]
-        shared = f"{round(row['overlap'] * row['k'])} of the first {row['k']}"
-        text = f"{name} has {shared} in common with it"
+        first = min(row["k"], sum(values["relevance"] > 0 for values in own.values()))
+        text = f"{name} shares {round(row['overlap'] * row['k'])} of the first {first}"
         if pd.notna(row["tau"]):
             text += f" (Kendall tau {row['tau']:.2f})"
         frame = table[name]
@@ -192,7 +195,7 @@ def _projection(case: Case, leader: str) -> dict[str, Any]:
         "suggested": found.suggested,
         "columns": list(found.columns),
         "reference": leader,
-        "path": records(found.path),
+        "path": records(found.path.round({"difference": 6, "difference_se": 6, "divergence": 9})),
     }
 
 

@@ -81,9 +81,11 @@ def draw_relevance(
         left.plot(value, height, marker, color=colour, markersize=4.2, label=name, zorder=3)
         depth = DEEPEST * (1 - (part["rank"] - 1) / max(len(table) - 1, 1))
         for row in np.flatnonzero(part["rank"].notna()):
-            tile = {"color": colour, "alpha": max(float(depth.iloc[row]), 0.02), "linewidth": 0}
+            on = part["relevance"].iloc[row] > 0
+            shade = max(float(depth.iloc[row]), 0.04) if on else 0.0
+            tile = {"color": colour, "alpha": shade, "linewidth": 0}
             right.barh(row, 0.94, left=i - 0.47, height=0.92, **tile)
-            text = f"{part['rank'].iloc[row]:.0f}"
+            text = f"{part['rank'].iloc[row]:.0f}" if on else "–"  # off: its rank is a tie
             right.text(i, row, text, ha="center", va="center", fontsize=8, color=ink)
     left.set_yticks(place, [str(name) for name in shown])
     left.set_xlim(-0.02, 1.02)

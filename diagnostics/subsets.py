@@ -108,6 +108,11 @@ def subset_sizes(tree: xr.DataTree) -> pd.DataFrame:
     size = drawn.sum(axis=2)
     levels = np.arange(size.max() + 1)
     probability, mcse, _ = mean_and_error((size[..., None] == levels).astype(float), tree)
+    if "subsets" in tree.children and sampling_kind(tree) == "iid":  # all subsets are there
+        group = tree["subsets"].dataset
+        sizes = group["included"].transpose("subset", ...).to_numpy().sum(axis=1)
+        probability = np.bincount(sizes.astype(int), weights=group["probability"].to_numpy())
+        levels, mcse = np.arange(len(probability)), np.zeros(len(probability))
     index = pd.Index(levels, name="size")
     return pd.DataFrame({"probability": probability, "mcse": mcse}, index=index)
 

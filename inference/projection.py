@@ -31,6 +31,7 @@ TRIES = 5  # candidates that are refitted at each step of two classes
 STEPS = 60  # of Newton
 HALVINGS = 30
 DECREMENT = 1e-13  # nats per row: half the squared Newton decrement
+NOTHING = 1e-13  # of the first column's score: rounding
 DEPENDENT = 1e-9  # of a column's length that is left once the others are projected out
 
 
@@ -177,13 +178,15 @@ def forward_path(reference: Submodels, design: Array, always: Array, most: int) 
     mean = reference.average()
     taken: list[int] = np.flatnonzero(always).tolist()
     path: list[int] = []
+    largest = 0.0
     while len(path) < most:
         free = np.array([j for j in range(design.shape[1]) if j not in taken], dtype=int)
         if not len(free):
             break
         scores = mean.scores(design[:, taken], design[:, free])
-        best = free[np.argsort(-scores, kind="stable")[:TRIES]]
-        best = best[np.sort(-scores, kind="stable")[:TRIES] < 0]
+        largest = max(largest, scores.max())
+        order = np.argsort(-scores, kind="stable")[:TRIES]
+        best = free[order[scores[order] > NOTHING * largest]]
         if not len(best):
             break
         if isinstance(mean, Gaussian):  # the score is exact

@@ -47,7 +47,7 @@ def test_weights_are_ranked_and_what_is_off_is_said():
     part = part_of({"nuts": tree_of(0, sd=SD + 0.1, method="nuts"), "ep": tree_of(1)})
     assert part["leader"] == "nuts" and part["features"][:3] == ["x0", "x2", "x4"]
     assert part["sentence"].startswith("Under nuts the most relevant inputs are x0, x2, x4.")
-    assert "ep has 3 of the first 3 in common with it" in part["sentence"]
+    assert "ep shares 3 of the first 3 (Kendall tau" in part["sentence"]
     assert "switches 2 of 6 off" in part["sentence"]
     assert part["shown"]["ep"]["x3"]["account"] == "switched off"
     assert part["shown"]["ep"]["head"]["account"] == "mean ± sd"
@@ -57,7 +57,7 @@ def test_weights_are_ranked_and_what_is_off_is_said():
 
 def test_disagreement_is_told():
     part = part_of({"nuts": tree_of(0, method="nuts"), "ep": tree_of(1, SIGNAL[::-1], SD[::-1])})
-    assert "ep has 0 of the first 3 in common" in part["sentence"]
+    assert "ep shares 0 of the first 3" in part["sentence"]
     assert part["agreement"][0]["tau"] < 0
 
 

@@ -16,6 +16,7 @@ from ardvark.diagnostics.groups import correlated_groups, group_relevance, varia
 from ardvark.diagnostics.rank_agreement import rank_agreement
 from ardvark.diagnostics.selection import batch_relevance, compare_relevance
 from ardvark.diagnostics.stability import stability, stability_index
+from ardvark.diagnostics.subsets import subset_sizes
 from ardvark.errors import InputError
 from ardvark.models.datasets import load
 
@@ -272,6 +273,17 @@ def test_relevance_of_a_group_is_that_of_its_best_direction():
     assert row["largest_relevance"] < 0.8
     alone = group_relevance(tree, [["x0"]]).iloc[0]
     assert alone["relevance"] == pytest.approx(alone["largest_relevance"])
+
+
+def test_sizes_after_an_enumeration_are_exact():
+    tree = subset_tree([0.5, 0.5, 0.5])
+    tree["posterior"].attrs["sampling_kind"] = "iid"
+    patterns = np.array(list(itertools.product([0, 1], repeat=3)))
+    group = {"included": (("subset", "feature"), patterns), "probability": ("subset", [0.125] * 8)}
+    tree["subsets"] = xr.DataTree(xr.Dataset(group, coords={"feature": NAMES[:3]}))
+    table = subset_sizes(tree)
+    np.testing.assert_allclose(table["probability"], [1 / 8, 3 / 8, 3 / 8, 1 / 8])
+    assert (table["mcse"] == 0).all()
 
 
 # ------------------------------------------------------------------------------------ stability
