@@ -34,6 +34,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.sbc_checks import sbc_summary as sbc_summary
     from ardvark.diagnostics.selection import compare_relevance as compare_relevance
     from ardvark.diagnostics.selection_plot import plot_selection as plot_selection
+    from ardvark.diagnostics.show import show as show
     from ardvark.diagnostics.stability import stability as stability
     from ardvark.diagnostics.subset_checks import plot_inclusion as plot_inclusion
     from ardvark.diagnostics.subset_checks import subset_diagnostics as subset_diagnostics
@@ -121,6 +122,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "plot_relevance": "diagnostics.relevance_plot",
     "project": "diagnostics.projection",
     "selected": "diagnostics.discovery",
+    "show": "diagnostics.show",
     "discoveries": "diagnostics.discovery",
     "correlated_groups": "diagnostics.groups",
     "group_relevance": "diagnostics.groups",
@@ -222,6 +224,7 @@ __all__ = [
     "search_gamma",
     "select_features",
     "selected",
+    "show",
     "sklearn",
     "stability",
     "standardise",

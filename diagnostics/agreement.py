@@ -31,6 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ardvark.diagnostics.bounds import bounds
+from ardvark.diagnostics.comparison import as_comparison
 from ardvark.diagnostics.correlations import correlation_error
 from ardvark.diagnostics.invariants import in_invariants
 from ardvark.diagnostics.modes import missed_mode
@@ -102,7 +103,7 @@ def compare(
         from ardvark.diagnostics.side_by_side import side_by_side
 
         _check_trees(trees, ())
-        return side_by_side(trees)
+        return as_comparison(side_by_side(trees))
     references = (reference,) if isinstance(reference, str) else tuple(reference)
     if not references:
         raise InputError("reference: no name given; name at least one of the trees.")
@@ -125,7 +126,7 @@ def compare(
         table.index = pd.Index([name for name, _ in rows], name="name")
     else:
         table.index = pd.MultiIndex.from_tuples(list(rows), names=["name", "against"])
-    return table
+    return as_comparison(table)
 
 
 def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
