@@ -33,6 +33,8 @@ RESAMPLES = 100  # of the batches, for the errors of ranks and taus
 SHOWN_ERROR = 5e-4  # of a probability with three decimals
 TOP = 5  # inputs whose overlap is told
 MOST_SUBSETS = 10
+MOST_ROWS = 60  # of the table; all numbers are in the JSON file
+MOST_GROUPED = 1500  # inputs whose correlations are looked at
 MOST_COLUMNS, PROJECTED = 12, 100  # of a projection: columns of its path, draws
 NOUNS = {"features": "input", "weights": "weight", "samples": "sample"}
 ACCOUNTS = {"inclusion": "P(included)", "kappa": "kappa", "scale": "scale"}
@@ -60,7 +62,7 @@ def relevance_part(case: Case) -> dict[str, Any]:
             name: {str(i): row.to_dict() for i, row in table[name].dropna(how="all").iterrows()}
             for name in methods
         },
-        "shown": {name: _cells(table[name]) for name in methods},
+        "shown": {name: _cells(table[name].loc[order[:MOST_ROWS]]) for name in methods},
         "agreement": records(agreement),
         "subsets": _attempt(_subsets, case),
         "groups": _attempt(_groups, case),
@@ -157,6 +159,9 @@ def _groups(case: Case) -> dict[str, Any]:
     if case.fitted_data is None:
         return {"groups": [], "methods": {}}
     X, _, _, names = case.fitted_data
+    if len(names) > MOST_GROUPED:
+        why = f"{len(names)} inputs are too many to look at all pairs: use correlated_groups"
+        return {"groups": [], "methods": {}, "why": why}
     groups = correlated_groups(pd.DataFrame(X, columns=list(names)))
     told = {}
     for name, tree in case.trees.items():

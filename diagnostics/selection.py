@@ -211,8 +211,9 @@ def batch_relevance(tree: xr.DataTree, of: str | None = None) -> Array:
 
 def moved(values: Array, batches: Array, rng: np.random.Generator, resamples: int) -> Array:
     """Relevances (resample, input) as other runs of the same length would have given them."""
-    drawn = batches[rng.integers(len(batches), size=(resamples, len(batches)))].mean(axis=1)
-    return np.asarray(values + drawn - batches.mean(axis=0))
+    count = len(batches)
+    often = rng.multinomial(count, np.full(count, 1 / count), size=resamples)  # each batch drawn
+    return np.asarray(values + often @ batches / count - batches.mean(axis=0))
 
 
 def _ranks(values: Array) -> Array:

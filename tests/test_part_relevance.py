@@ -99,6 +99,12 @@ def test_vectors_of_a_kernel_are_weights_and_samples_are_listed():
     assert part["left_out"] == ["rvm"] and "no word on inputs" in part["sentence"]
 
 
+def test_too_many_inputs_are_not_grouped(monkeypatch):
+    monkeypatch.setattr(part_relevance, "MOST_GROUPED", 5)
+    part = part_of({"nuts": twins(tree_of(7, method="nuts"))})
+    assert part["groups"]["groups"] == [] and "6 inputs are too many" in part["groups"]["why"]
+
+
 def test_a_block_that_fails_costs_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(part_relevance, "correlated_groups", lambda X: 1 / 0)
     path = report({"nuts": tree_of(6, sd=SD + 0.1, method="nuts")}, tmp_path / "report.html")
