@@ -11,8 +11,8 @@ __all__ = ["plot_path"]
 
 _PANELS = {  # number of a step → what the axis says
     "log_evidence": "log evidence",
-    "loo_error": "leave-one-out error, Qi (12)",
-    "log_loo_error_smooth": "log leave-one-out error, Qi (13)",
+    "loo_error": "leave-one-out error, Qi04 (12)",
+    "log_loo_error_smooth": "log leave-one-out error, Qi04 (13)",
     "log_loo_probability": "leave-one-out log probability",
     "fraction": "fraction of weights",
     "error": "test error",

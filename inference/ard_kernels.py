@@ -1,7 +1,7 @@
 """The best precision of every weight and what it gains, in machine code: most of them gain nothing.
 
 L(alpha) = (u² / (alpha + r) - log(1 + r / alpha)) / 2      the weight in, against out
-alpha*   = r² / (u² - r) if u² > r, else inf                Qi (15), (16)
+alpha*   = r² / (u² - r) if u² > r, else inf                Qi04 (15), (16)
 """
 
 import math
@@ -31,7 +31,7 @@ def best_precisions(
             continue
         gain, relevance = 0.0, u[j] * u[j] - r[j]
         if relevance > 0.0:
-            alpha = max(r[j] * r[j] / relevance, least[j])  # Qi (15)
+            alpha = max(r[j] * r[j] / relevance, least[j])  # Qi04 (15)
             if alpha <= largest[j]:
                 best[j] = alpha
                 gain = 0.5 * (u[j] * u[j] / (alpha + r[j]) - math.log1p(r[j] / alpha))

@@ -7,7 +7,7 @@ and the new site is the one that gives q its mean and variance.
     r = nu - tau m,   lambda = v / (1 - tau v),   mu = m - lambda r
     log Z = sum log Z_n - 1/2 sum log(1 - tau v) - 1/2 log |I + K T| - 1/2 sum (mu - eta_0) r
 
-The last line is Qi (10) and (11) with all that cancels left out (eta_0 is eta at the prior mean):
+The last line is Qi04 (10) and (11) with all that cancels left out (eta_0 is eta at the prior mean):
 no constant grows with a precision or an offset, and any sign of tau will do.
 
 | Qi, Minka, Picard & Ghahramani 2004            | code                                          |
@@ -50,7 +50,7 @@ __all__ = ["EP", "UPDATES"]
 UPDATES = ("auto", "sequential", "parallel")
 TWO_CLASSES = (ProbitSites, LogitSites, StepSites, TrigonometricSites)
 LOG_CONCAVE = (*TWO_CLASSES, GaussianSites, PoissonSites)
-PRESCALE = 50.0  # of z in Qi (13)
+PRESCALE = 50.0  # of z in Qi04 (13)
 LEAST_DAMPING = 0.02
 PATH_TOLERANCE = 1e-6
 SHOWN_SWEEPS = 40
@@ -374,18 +374,18 @@ def _look(sites: Sites, posterior: Posterior) -> _Look:
     left = 1.0 - tau * variance
     good = left > 0
     negative = int(np.sum(~good))
-    lam = variance / np.where(good, left, 1.0)  # Qi (4)
-    mu = mean - lam * (nu - tau * mean)  # Qi (5)
+    lam = variance / np.where(good, left, 1.0)  # Qi04 (4)
+    mu = mean - lam * (nu - tau * mean)  # Qi04 (5)
     with np.errstate(all="ignore"):
         log_z, tilted_mean, tilted_variance = sites.tilted(mu, lam)
-        new_tau = 1.0 / tilted_variance - 1.0 / lam  # Qi (8)
+        new_tau = 1.0 / tilted_variance - 1.0 / lam  # Qi04 (8)
         if isinstance(sites, LOG_CONCAVE):
             new_tau = np.maximum(new_tau, 0.0)  # less is rounding
-        new_nu = tilted_mean / tilted_variance - mu / lam  # Qi (9) times tau
+        new_nu = tilted_mean / tilted_variance - mu / lam  # Qi04 (9) times tau
         known = (lam < SMALL) & (np.abs(tilted_variance - lam) <= KNOWN * lam)
         known &= not isinstance(sites, StepSites)  # a flat site is no known eta; a step is flat
         if known.any():
-            site = sites.derivatives(mu)  # the limit of Qi (8), (9), which would cancel here
+            site = sites.derivatives(mu)  # the limit of Qi04 (8), (9), which would cancel here
             new_tau = np.where(known, -site.second, new_tau)
             new_nu = np.where(known, site.first - site.second * mu, new_nu)
         good &= np.isfinite(log_z) & np.isfinite(new_tau) & np.isfinite(new_nu)
@@ -458,7 +458,7 @@ def _check_site_variances(sites: Sites, tau: Array) -> None:
 
 
 def _log_evidence(posterior: Posterior, rows: _Rows) -> float:
-    """Qi (10), (11) with precisions multiplied, and everything that cancels left out."""
+    """Qi04 (10), (11) with precisions multiplied, and everything that cancels left out."""
     if rows.unresolved:
         return math.nan
     force = rows.nu - rows.tau * posterior.eta_mean
@@ -481,8 +481,8 @@ def _error_estimates(log_z: Array) -> dict[str, float]:
     if np.isfinite(top):
         smooth = top + math.log(np.exp(log_terms - top).sum() / z.size)
     return {
-        "loo_error": float(errors) / z.size,  # Qi (12)
-        "log_loo_error_smooth": smooth,  # Qi (13), z times 50
+        "loo_error": float(errors) / z.size,  # Qi04 (12)
+        "log_loo_error_smooth": smooth,  # Qi04 (13), z times 50
         "loo_error_unsigned": float(ndtr(-np.abs(z)).sum()) / z.size,  # Opper & Winther
     }
 

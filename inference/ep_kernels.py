@@ -87,16 +87,16 @@ def _log_cdf(z, h):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def _new_site(n, s, label, extra, mu, lam):  # type: ignore[no-untyped-def]
-    """Natural parameters of the site that matches the tilted moments, Qi (6) to (9)."""
+    """Natural parameters of the site that matches the tilted moments, Qi04 (6) to (9)."""
     if s < 0.0:
         return extra[n], extra[n] * label[n]
     scale = sqrt(s * s + lam)
-    z = label[n] * mu / scale  # Qi (7)
+    z = label[n] * mu / scale  # Qi04 (7)
     h, c, slack = _truncation(z)
-    tau = c / (s * s + lam * slack)  # Qi (8), no cancellation
+    tau = c / (s * s + lam * slack)  # Qi04 (8), no cancellation
     if tau > MOST_PRECISION:
         return np.nan, np.nan
-    return tau, tau * mu + (1.0 + lam * tau) * label[n] * h / scale  # Qi (9) times tau
+    return tau, tau * mu + (1.0 + lam * tau) * label[n] * h / scale  # Qi04 (9) times tau
 
 
 @njit(cache=True, error_model="numpy")
@@ -139,8 +139,8 @@ def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: i
         if left <= 0.0:
             negative += 1
             continue
-        lam = variance / left  # Qi (4)
-        mu = mean - lam * (nu[n] - tau[n] * mean)  # Qi (5)
+        lam = variance / left  # Qi04 (4)
+        mu = mean - lam * (nu[n] - tau[n] * mean)  # Qi04 (5)
         new_tau, new_nu = _new_site(n, s, label, extra, mu, lam)
         if not (isfinite(new_tau) and isfinite(new_nu)):
             improper += 1
@@ -149,7 +149,7 @@ def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: i
         step_tau, step_nu = damping * (new_tau - tau[n]), damping * (new_nu - nu[n])
         shrink = step_tau / (1.0 + step_tau * variance)
         push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
-        for i in range(k):  # Qi (6)
+        for i in range(k):  # Qi04 (6)
             c = shrink * u[i]
             m[i] += push * u[i]
             for j in range(k):

@@ -39,8 +39,8 @@ ALGORITHMS = ("sequential", *UPDATES)
 SAMPLED_KERNELS = (*KERNELS, "exact")
 # criterion → the number of an ARD step that it minimises
 CRITERIA = {
-    "loo_error": "loo_error",  # Qi (12)
-    "loo_probability": "log_loo_error_smooth",  # Qi (13), in the log domain
+    "loo_error": "loo_error",  # Qi04 (12)
+    "loo_probability": "log_loo_error_smooth",  # Qi04 (13), in the log domain
     "loo_unsigned": "loo_error_unsigned",  # Opper & Winther's rival of (13)
 }
 
@@ -112,7 +112,7 @@ class Predictive:
     Parameters
     ----------
     criterion : str or callable
-        "loo_error": Qi (12); "loo_probability": Qi (13); "loo_unsigned": Opper & Winther; or a
+        "loo_error": Qi04 (12); "loo_probability": Qi04 (13); "loo_unsigned": Opper & Winther; or a
         function of an `ArdStep` (its `.info`, `.active`, `.log_evidence`), to be minimised. A tie
         goes to the first on the path.
     start, tolerance, max_rounds, max_steps

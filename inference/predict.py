@@ -61,7 +61,7 @@ def predict(
     weights, predictor : optional
         Names in the graph, when they differ from those of the fit.
     bayes_point : bool
-        Predict at the posterior mean of η, as if it were known: Qi (3) instead of (2).
+        Predict at the posterior mean of η, as if it were known: Qi04 (3) instead of (2).
     random_seed : int
         For likelihoods that are neither two-class nor Gaussian, where the answer is made of draws.
 

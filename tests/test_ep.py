@@ -206,7 +206,7 @@ def test_random_probit_problems_against_a_grid(count, beyond):
 
 
 def test_precisions_multiply_in_the_evidence():
-    """Qi (11) divides by them: no test with a product of one sees it."""
+    """Qi04 (11) divides by them: no test with a product of one sees it."""
     rng = np.random.default_rng(RNG_SEED)
     projection = rng.normal(size=(12, 2))
     sign = np.where(projection @ [1.0, -0.5] + rng.normal(size=12) > 0, 1.0, -1.0)
@@ -223,7 +223,7 @@ def test_precisions_multiply_in_the_evidence():
 
 
 def as_printed(model, fit, power):
-    """Qi (10), (11) word for word but for the power of the precisions; -1 is what is printed."""
+    """Qi04 (10), (11) word for word but for the power of the precisions; -1 is what is printed."""
     mean, covariance = fit.posterior.mean, fit.posterior.covariance
     m, v, lam = (fit.by_row[k] for k in ("site_mean", "site_variance", "cavity_variance"))
     b = mean @ np.linalg.solve(covariance, mean) - np.sum(m**2 / v)

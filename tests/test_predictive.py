@@ -36,7 +36,7 @@ def test_the_tree_of_ep_has_sites_cavities_and_leave_one_out(evidence):
     assert fit.loo_error.item() == pytest.approx((fit.loo_probability < 0.5).mean().item())
     assert (
         fit.site_variance > 1
-    ).all()  # always, for a probit: 0 < beta (lambda + 1) < 1 in Qi (8)
+    ).all()  # always, for a probit: 0 < beta (lambda + 1) < 1 in Qi04 (8)
     assert evidence.attrs["method"] == "ep" and evidence.attrs["hyper"] == "evidence"
 
 
