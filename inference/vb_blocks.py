@@ -155,8 +155,8 @@ type Precisions = Gamma | Known
 
 def conjugate(prior: Gamma, second: Array, count: Array | float = 1.0) -> Gamma:
     """Update precisions of `count` weights each, `second` their E w² summed."""
-    shape = np.broadcast_to(prior.shape + 0.5 * count, np.shape(second))
-    return Gamma(shape, np.asarray(prior.rate + 0.5 * second))  # Mir17 (16), (17)
+    rate = np.asarray(prior.rate + 0.5 * second)
+    return Gamma(prior.shape + 0.5 * count + np.zeros_like(rate), rate)  # Mir17 (16), (17)
 
 
 def weights_term(

@@ -32,7 +32,6 @@ import json
 import math
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +39,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.errors import InputWarning
 from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.gamma_search import GAMMAS, train
 from ardvark.inference.gaussian import SiteModel
@@ -49,23 +47,11 @@ from ardvark.inference.laplace import Laplace
 from ardvark.inference.sequential_ard import sequential_ard
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.vb import VB
-from ardvark.models.datasets import load
-from ardvark.models.inputs import standardise
 from ardvark.models.sample_feature import gaussian
+from ardvark.studies.mirzaei_data import CLASSES, SIZES, SYNTHETIC, TRAINING, Part, part_of
 
-__all__ = ["CLASSES", "MACHINES", "SIZES", "SYNTHETIC", "TABLE3", "TABLE4", "replicate"]
+__all__ = ["MACHINES", "TABLE3", "TABLE4", "replicate"]
 
-TRAINING = (30, 50, 70, 100, 200)
-SYNTHETIC = ("sin2d", "additive", "ripley")
-SIZES = {  # train, validation, test: table 2, as it must have been meant
-    "bodyfat": (113, 113, 26),
-    "boston": (228, 228, 50),
-    "auto_mpg": (127, 127, 40),
-    "cpusmall": (410, 410, 7372),
-    "triazines": (84, 84, 18),
-    "abalone": (627, 627, 2923),
-}
-CLASSES = {"pima": ("ripley_pima", 200), "crabs": ("crabs", 80), "wdbc": ("wdbc", 300)}
 TABLE3 = {  # mean square error, squared correlation, samples, features
     ("abalone", "svr"): (4.700, 0.56, 285.0, 8.0),  # prints 14.0 features for every set
     ("abalone", "rvm"): (4.834, 0.54, 13.6, 8.0),
@@ -101,20 +87,6 @@ WIDE = tuple(2.0**k for k in range(-6, 7))
 FOLDS = 5
 
 
-class Part(NamedTuple):
-    """One realisation; targets of two classes are signs."""
-
-    X: Array
-    t: Array
-    X_valid: Array
-    t_valid: Array
-    X_test: Array
-    t_test: Array
-    classes: bool
-    unit: float  # of the target
-    relevant: tuple[int, ...] | None
-
-
 class Answer(NamedTuple):
     """Predictor at new rows, and what the machine is made of."""
 
@@ -123,67 +95,6 @@ class Answer(NamedTuple):
     features: tuple[int, ...]
     converged: bool
     elbo: float = math.nan
-
-
-# --- data -----------------------------------------------------------------------------------------
-
-
-def part_of(name: str, n: int | None, number: int) -> Part:
-    """Cut one realisation of a data set."""
-    if name in SYNTHETIC:
-        return _simulated(name, n or TRAINING[0], number)
-    if name in CLASSES:
-        return _two_classes(name, number)
-    data = load(name)
-    t, order = (
-        np.asarray(data.t, float),
-        np.random.default_rng([17, number]).permutation(len(data.t)),
-    )
-    n_train, n_valid, n_test = SIZES[name]
-    stops = (n_train, n_train + n_valid, min(n_train + n_valid + n_test, len(t)))
-    train, valid, test = (order[a:b] for a, b in zip((0, *stops), stops, strict=False))
-    X = _standardised(data.X, train)
-    centre, unit = t[train].mean(), t[train].std()
-    z = (t - centre) / unit
-    return Part(X[train], z[train], X[valid], z[valid], X[test], z[test], False, unit, None)
-
-
-def _standardised(X: Any, train: Any) -> Array:
-    with warnings.catch_warnings():  # a column that is constant in a cut is a constant kernel
-        warnings.simplefilter("ignore", InputWarning)
-        return np.asarray(standardise(X, rows=train), float)
-
-
-def _simulated(name: str, n: int, number: int) -> Part:
-    classes = name == "ripley"
-    more: dict[str, Any] = {"irrelevant": 8} if classes else {}
-    data = load(name, n=n, n_test=1000 if classes else 2100, seed=number, **more)
-    X, t = np.asarray(data.X, float), np.asarray(data.t, float)
-    t = 2.0 * t - 1.0 if classes else t
-    cut = n if classes else n + 100
-    relevant = tuple(int(j) for j in data.truth["relevant"])
-    return Part(
-        X[:n], t[:n], X[n:cut], t[n:cut], X[cut:], t[cut:], classes, 1.0, relevant
-    )  # fmt: skip
-
-
-def _two_classes(name: str, number: int) -> Part:
-    source, n_train = CLASSES[name]
-    data = load(source)
-    t = np.where(data.t == np.unique(data.t)[1], 1.0, -1.0)
-    if data.splits and name != "crabs":
-        train, test = data.splits[0].train, data.splits[0].test
-    elif name == "crabs":  # as many of each class; colours are mixed at random
-        rng = np.random.default_rng([18, number])
-        sides = [rng.permutation(np.flatnonzero(t == s)) for s in (-1, 1)]
-        train = np.concatenate([side[: n_train // 2] for side in sides])
-        test = np.concatenate([side[n_train // 2 :] for side in sides])
-    else:
-        train, test = np.arange(n_train), np.arange(n_train, len(t))
-    X = _standardised(data.X, train)
-    return Part(
-        X[train], t[train], X[:0], t[:0], X[test], t[test], True, 1.0, None
-    )  # fmt: skip
 
 
 # --- machines -------------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ def test_gamma_by_each_rule():
     model = av.models.sample_feature_regression(X[:40], t[:40])
     grid, quick = (0.001, 0.5, 60.0), av.VB(starts=1)
     found = {
-        "elbo": av.search_gamma(model, quick, gammas=grid),
+        "elbo": av.search_gamma(model, quick, by="elbo", gammas=grid),
         "validation": av.search_gamma(
             model, quick, by="validation", validation=(X[40:], t[40:]), gammas=grid
         ),
@@ -232,7 +232,7 @@ def test_gamma_search_refuses():
     X, t = data(rows=12)
     model = av.models.sample_feature_regression(X, t)
     with pytest.raises(av.UnsupportedPair, match="no ELBO"):
-        av.search_gamma(model, av.Laplace())
+        av.search_gamma(model, av.Laplace(), by="elbo")
     with pytest.raises(av.InputError, match="validation"):
         av.search_gamma(model, by="validation")
     with pytest.raises(av.InputError, match="gammas"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytensor
 import pytest
 
-from ardvark.studies import mirzaei2017, qi2004, tipping2001, usps
+from ardvark.studies import mirzaei2017, mirzaei_data, qi2004, tipping2001, usps
 
 COLLECTION = os.environ.get("ARDVARK_DATA", "")
 SIMULATED = ("sinc", "sinc_uniform", "friedman1", "friedman2", "friedman3")
@@ -159,12 +159,12 @@ def test_realisations_that_are_stored_are_not_computed_again(few_widths, tmp_pat
     assert mirzaei2017.replicate("sin2d", "rsfm", 30, 2, store) == two
 
 
-@pytest.mark.parametrize("name", mirzaei2017.SIZES)
+@pytest.mark.parametrize("name", mirzaei_data.SIZES)
 def test_cuts_of_real_data_are_those_of_table_2(name):
     needs_file(name)
-    part = mirzaei2017.part_of(name, None, 0)
+    part = mirzaei_data.part_of(name, None, 0)
     found = len(part.t), len(part.t_valid), len(part.t_test)
-    assert found == mirzaei2017.SIZES[name]
+    assert found == mirzaei_data.SIZES[name]
     assert abs(part.t.mean()) < 1e-12 and part.t.std() == pytest.approx(1)
 
 
@@ -175,10 +175,10 @@ def test_a_real_line_stands_beside_table_3(few_widths):
     assert line["error"] < 10 * line["paper_error"]
 
 
-@pytest.mark.parametrize("name", mirzaei2017.CLASSES)
+@pytest.mark.parametrize("name", mirzaei_data.CLASSES)
 def test_cuts_of_two_classes_are_the_papers(name):
-    needs_file(mirzaei2017.CLASSES[name][0])
-    part = mirzaei2017.part_of(name, None, 0)
+    needs_file(mirzaei_data.CLASSES[name][0])
+    part = mirzaei_data.part_of(name, None, 0)
     sizes = {"pima": (200, 332), "crabs": (80, 120), "wdbc": (300, 269)}
     assert (len(part.t), len(part.t_test)) == sizes[name]
     assert set(np.unique(part.t)) == {-1.0, 1.0}
