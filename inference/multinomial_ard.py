@@ -17,7 +17,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ardvark.inference.fixed_point import UPDATES
-from ardvark.inference.multinomial import MultinomialFit, SoftmaxModel
+from ardvark.inference.multinomial import MultinomialFit
+from ardvark.inference.multinomial_spaces import SoftmaxModel
 from ardvark.inference.sequential_ard import BOUNDS
 from ardvark.inference.sites import Array
 

@@ -23,8 +23,9 @@ from ardvark.errors import UnsupportedPair
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.hyper import Evidence, Fixed, fixed_values
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.multinomial import MultinomialFit, SoftmaxModel, fit_multinomial
+from ardvark.inference.multinomial import MultinomialFit, fit_multinomial
 from ardvark.inference.multinomial_ard import ascend, fixed_point_softmax, softmax_bounds
+from ardvark.inference.multinomial_spaces import SoftmaxModel
 from ardvark.inference.one_against_rest import Machine, sparse_machines
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.softmax_reading import SoftmaxReading

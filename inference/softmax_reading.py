@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ardvark.errors import UnreadableModel, UnsupportedPair
-from ardvark.inference.multinomial import SoftmaxModel
+from ardvark.inference.multinomial_spaces import SoftmaxModel
 from ardvark.inference.sites import Array
 from ardvark.models.card import card_of
 

@@ -17,13 +17,15 @@ from scipy.special import log_expit, logsumexp
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.hyper import Fixed, fixed_values
 from ardvark.inference.methods import METHODS
-from ardvark.inference.multinomial import MultinomialFit, eta_covariance, mean_probabilities
+from ardvark.inference.multinomial import MultinomialFit
+from ardvark.inference.multinomial_spaces import eta_covariance
 from ardvark.inference.one_against_rest import Machine, log_odds, log_probabilities
 from ardvark.inference.predict import class_table
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run, posterior_dataset, row_dataset
 from ardvark.inference.sampling import fit_sampler
 from ardvark.inference.sites import Array
+from ardvark.inference.softmax_average import mean_probabilities
 from ardvark.inference.softmax_hyper import SettledSoftmax, settle_softmax
 from ardvark.inference.softmax_reading import SoftmaxReading, read_softmax
 from ardvark.inference.tree import TREATMENTS, draws_dataset, hyper_dataset

@@ -61,9 +61,7 @@ def test_factors_are_the_basis(kernel, gamma):
     assert ranks[0] == 1 and ranks[1] <= 4 + 1 and ranks[2] == 1 + 1  # constant, values, constant
 
 
-@pytest.mark.parametrize(
-    ("kernel", "gamma"), [(distance, 1.0), (lopsided, 1.0), (gaussian, 1e4)], ids=str
-)
+@pytest.mark.parametrize(("kernel", "gamma"), [(distance, 1.0), (lopsided, 1.0), (gaussian, 1e4)])
 def test_a_basis_without_narrow_factors_has_none(kernel, gamma):
     X = inputs()
     basis = KernelBasis(kernel, X, X, gamma)

@@ -8,14 +8,11 @@ from scipy.stats import multivariate_normal
 
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.multinomial import (
-    SoftmaxModel,
-    eta_covariance,
-    fit_multinomial,
-    mean_probabilities,
-)
+from ardvark.inference.multinomial import fit_multinomial
 from ardvark.inference.multinomial_ard import fixed_point_softmax
+from ardvark.inference.multinomial_spaces import SoftmaxModel, eta_covariance
 from ardvark.inference.sites import LogitSites
+from ardvark.inference.softmax_average import mean_probabilities
 
 rng = np.random.default_rng(20260801)
 
