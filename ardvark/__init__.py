@@ -45,6 +45,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.subsets import replacements as replacements
     from ardvark.diagnostics.subsets import subset_sizes as subset_sizes
     from ardvark.diagnostics.subsets import subsets as subsets
+    from ardvark.diagnostics.taddaa import taddaa as taddaa
     from ardvark.errors import AccuracyWarning as AccuracyWarning
     from ardvark.errors import ConvergenceWarning as ConvergenceWarning
     from ardvark.errors import InputError as InputError
@@ -157,6 +158,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "subset_diagnostics": "diagnostics.subset_checks",
     "subset_sizes": "diagnostics.subsets",
     "subsets": "diagnostics.subsets",
+    "taddaa": "diagnostics.taddaa",
 }
 
 __all__ = [
@@ -232,6 +234,7 @@ __all__ = [
     "subset_diagnostics",
     "subset_sizes",
     "subsets",
+    "taddaa",
 ]
 
 if not _t.TYPE_CHECKING:  # hidden from checkers, to whom `av.nothing` would otherwise look fine

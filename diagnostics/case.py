@@ -63,6 +63,7 @@ class Case:
     data: Any = None
     command: str | None = None
     test: Any = None  # rows that were kept back: (X, t) or a Dataset
+    taddaa: bool = False  # whether to run short chains from the approximations
 
     @cached_property
     def facts(self) -> dict[str, dict[str, Any]]:

@@ -22,8 +22,10 @@ from ardvark.diagnostics.bounds import D2_LIMITS, bounds
 from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.figures import GRID, METHOD_COLOURS, STYLE
 from ardvark.diagnostics.part_verdict import errors_in_words
+from ardvark.diagnostics.taddaa import taddaa
 from ardvark.diagnostics.verdict import CORRELATION_LIMITS, CORRELATION_NULL, LEVELS, verdict
 from ardvark.diagnostics.words import records
+from ardvark.errors import InputError, UnsupportedPair
 
 __all__ = ["closeness_part", "densities_figure"]
 
@@ -46,6 +48,7 @@ def closeness_part(case: Case) -> dict[str, Any]:
         "joint": [_joint(case, name, judge) for name, judge in case.like.items()],
         "bounds": {name: _bounds(case, name) for name in case.trees if _has_densities(case, name)},
         "densities": list(_by_judge(case)),
+        "taddaa": _short_chains(case),
         **{
             kind: [
                 {"name": n, "against": j, "weights": records(case.differences[n, j])}
@@ -75,6 +78,23 @@ def _bounds(case: Case, name: str) -> dict[str, Any]:
     found = bounds(case.trees[name])
     level = "" if found.refused else LEVELS[int(np.searchsorted(D2_LIMITS, found.d2))]
     return {"khat": float(case.own(name)["khat"]), "level": level, **found._asdict()}
+
+
+def _short_chains(case: Case) -> list[dict[str, Any]]:
+    """Lower bounds by short chains, if they were asked for; the largest first."""
+    found: list[dict[str, Any]] = []
+    for name, tree in case.trees.items() if case.taddaa and case.model is not None else ():
+        if not _has_densities(case, name):
+            continue
+        try:
+            table = taddaa(case.model, tree)
+        except (InputError, UnsupportedPair) as error:
+            found.append({"name": name, "refused": str(error), "weights": []})
+            continue
+        worst = table[["mean_error", "sd_error"]].max(axis=1).to_numpy()
+        ordered = table.iloc[np.argsort(-worst, kind="stable")]
+        found.append({"name": name, "refused": "", "weights": records(ordered)})
+    return found
 
 
 def _has_densities(case: Case, name: str) -> bool:

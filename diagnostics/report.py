@@ -49,6 +49,7 @@ def report(
     command: str | None = None,
     test: Any = None,
     left_out: Mapping[str, str] | None = None,
+    taddaa: bool = False,
 ) -> Path:
     """Write an HTML file that holds the answers against a reference, and its numbers as JSON.
 
@@ -61,7 +62,8 @@ def report(
     model, data
         The `pm.Model` and the `Dataset` that were fitted, for the section on data and model.
     reference
-        Name of the tree to trust; by default NUTS with the hyperparameters integrated out.
+        Name of the tree to trust; by default the exact posterior or NUTS, with the
+        hyperparameters integrated out.
     command
         The command that gives this report again.
     test
@@ -69,11 +71,13 @@ def report(
         every row is left out in turn.
     left_out
         Methods that do not fit this model, each with the reason: the page says so.
+    taddaa
+        Also run short chains from the draws of each approximation (`av.taddaa`); needs `model`.
     """
     target = Path(path)
     _check(trees, target)
     judge = choose_reference(trees, reference)
-    case = Case(share_weights(trees), judge, model, data, command, test)
+    case = Case(share_weights(trees), judge, model, data, command, test, taddaa)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}
     header = _header(case)
     if left_out:

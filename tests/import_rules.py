@@ -45,6 +45,7 @@ ARRAY_LAYER = {
         "block_moves",
         "bound",
         "bridge",
+        "short_chains",
         "sampled_kernels",
         "sequential_ard",
         "gaussian_ard",

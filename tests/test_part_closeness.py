@@ -40,7 +40,7 @@ def page(model, tmp_path_factory):
     """Three approximations at the model's own precisions, and exact draws as their judge."""
     trees = {name: fit(model, name) for name in ("laplace", "ep", "exact")}
     trees["vb"] = fit(model, av.VB(prune=None))
-    return written(trees, tmp_path_factory.mktemp("probit"), model=model)
+    return written(trees, tmp_path_factory.mktemp("probit"), model=model, taddaa=True)
 
 
 def test_exact_draws_are_the_judge(page):
@@ -65,6 +65,9 @@ def test_joint_figures_and_bounds_are_shown(page):
     for row in part["bounds"].values():
         assert row["refused"] or row["mean_error"] >= 0
     assert part["densities"] == ["exact"]
+    short = {row["name"]: row["weights"][0] for row in part["taddaa"]}
+    assert short["vb"]["sd_error"] > 0.05 > short["ep"]["sd_error"]
+    assert "Short chains from draws of vb" in section(html, "closeness")
     text = section(html, "closeness")
     assert text.count("<svg") == 2 and "Largest correlation difference" in text
 
