@@ -1,6 +1,6 @@
 """How wrong can an approximation be? Bounds from its own draws, without a reference.
 
-Huggins, Kasprzak, Campbell and Broderick (2020). With weights r = p*/q at draws of q, p* = Z p,
+HKCB20. With weights r = p*/q at draws of q, p* = Z p,
 
     ELBO = E_q log r <= log Z,   CUBO = 1/2 log E_q r²,   d2 = 2 (CUBO - ELBO) >= D_2(p || q)
     W_1(p, q) <= 2 C_2^(1/2) (e^d2 - 1)^(1/2),   W_2(p, q) <= 2 C_4^(1/4) (e^d2 - 1)^(1/4)

@@ -166,7 +166,7 @@ class Case:
                     found[name, "refit"] = refit_rows(self.model, tree)
                 except UnsupportedPair:
                     continue
-        return found, summary_of(found, self.reference)
+        return found, summary_of(found, self.reference, self.like)
 
     @cached_property
     def fitted_data(self) -> tuple[Any, Any, str, tuple[str, ...]] | None:

@@ -25,6 +25,7 @@ from scipy.special import logsumexp
 from ardvark.diagnostics.judges import may_judge
 from ardvark.diagnostics.psis import khat
 from ardvark.diagnostics.reference import integrates_hyperparameters, same_hyperparameters
+from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 
 __all__ = ["BayesFactor", "bayes_factor", "evidence", "evidence_findings"]
@@ -100,10 +101,16 @@ def evidence_findings(table: pd.DataFrame) -> list[tuple[str, str]]:
                     f"{_spoken(one)}, {_spoken(two)}. No Bayes factor should be made of them.",
                 )
             )
-        elif len(estimates) == 1:
-            said.append(("warn", f"{value}; nothing else to hold it against."))
-        else:
-            said.append(("good", f"{value}; {len(estimates)} estimates agree within their errors."))
+            continue
+        bounds = [e for e in estimates if e.kind == "lower bound"]
+        gaps = [
+            f"the ELBO of {e.name} is {best.value - e.value:.1f} nats below" for e in bounds if best
+        ]
+        others = len(estimates) - len(bounds) - 1
+        if others > 0:
+            gaps.insert(0, f"{count(others, 'other estimate')} agree{'s' * (others == 1)} with it")
+        level = "good" if others > 0 else "warn"
+        said.append((level, f"{value}; {'; '.join(gaps) or 'nothing else to hold it against'}."))
     return said
 
 
@@ -303,7 +310,8 @@ def _row(quantity: str, estimate: Estimate, best: Estimate | None) -> tuple[Any,
 
 
 def _spoken(estimate: Estimate) -> str:
-    error = f" ± {estimate.error:.2f}" if estimate.error > 0 else ""
+    plain = f"{estimate.value:.2f}".replace("-", "−")
+    value = mean_and_sd(estimate.value, estimate.error) if estimate.error > 0 else plain
     by = estimate.estimator
     who = by if by.startswith(estimate.name) else f"{by} of {estimate.name}"
-    return f"{estimate.value:.2f}{error} ({who})"
+    return f"{value} ({who})"

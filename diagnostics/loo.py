@@ -52,16 +52,18 @@ def loo_table(
         N fits each.
     reference
         Name of the tree whose estimate the others are held against: its refit, else its PSIS, else
-        its cavities. By default the one that a report would trust.
+        its cavities. By default each has the judge of a report: one at the same hyperparameters,
+        else one that integrates them out.
 
     Returns
     -------
     DataFrame, index (name, estimator): ``elpd``, ``se``, ``difference`` from the reference with its
     paired ``difference_se``, ``worst_row`` (largest difference of a row), ``high_khat`` (rows whose
-    k-hat is too high, where that can matter), ``reference`` (whether it is the one).
+    k-hat is too high, where that can matter), ``against`` which estimate, and whether it is a
+    ``reference`` itself.
     """
     found = loo_by_row(trees, model, refit=refit)
-    return summary_of(found, choose_reference(trees, reference))
+    return summary_of(found, *_judges(trees, reference))
 
 
 def loo_by_row(
@@ -83,11 +85,21 @@ def loo_by_row(
     return found
 
 
-def summary_of(found: Mapping[tuple[str, str], LooRows], reference: str | None) -> pd.DataFrame:
-    """Sum the rows, and hold each estimate against the reference's."""
-    judge = _judge(found, reference)
+def summary_of(
+    found: Mapping[tuple[str, str], LooRows],
+    reference: str | None,
+    like: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """Sum the rows, and hold each estimate against that of its judge in `like`, or the reference's.
+
+    Where the judge has none (no importance sampling at a hard margin), its own refit judges.
+    """
+    chief = choose_judge(found, reference)
     rows: list[dict[str, Any]] = []
     for key, loo in found.items():
+        judge = chief
+        if like and key[0] in like:
+            judge = _estimate_of(found, like[key[0]]) or _estimate_of(found, key[0])
         same = judge is not None and loo.elpd.size == found[judge].elpd.size
         away = loo.elpd - found[judge].elpd if judge and same else np.full(loo.elpd.size, np.nan)
         rows.append(
@@ -98,6 +110,7 @@ def summary_of(found: Mapping[tuple[str, str], LooRows], reference: str | None) 
                 "difference_se": error_of_sum(away),
                 "worst_row": float(np.abs(away).max(initial=0.0)),
                 "high_khat": int(loo.high.sum()) if "psis" in loo.estimator else None,
+                "against": None if judge is None else " ".join(judge),
                 "reference": key == judge,
             }
         )
@@ -124,7 +137,7 @@ def plot_loo(
     figure, axes = plt.subplots(
         1, 2, figsize=(9.0, 1.4 + 0.32 * len(found)), width_ratios=(1.0, 1.2)
     )
-    draw_loo(axes, found, summary_of(found, choose_reference(trees, reference)))
+    draw_loo(axes, found, summary_of(found, *_judges(trees, reference)))
     figure.tight_layout()
     return axes
 
@@ -141,13 +154,14 @@ def draw_loo(
     look = look or (lambda i: (f"C{i % 10}", markers[i % len(markers)]))
     left, right = axes
     labels = [f"{name}, {estimator}" for name, estimator in found]
-    judge = next((key for key, is_it in zip(found, table["reference"], strict=True) if is_it), None)
+    known = {" ".join(key): key for key in found}
     names = list(dict.fromkeys(name for name, _ in found))
-    sums = zip(table["elpd"], table["se"], strict=True)
-    for i, ((key, rows), (elpd, se)) in enumerate(zip(found.items(), sums, strict=True)):
+    sums = zip(table["elpd"], table["se"], table["against"], strict=True)
+    for i, ((key, rows), (elpd, se, against)) in enumerate(zip(found.items(), sums, strict=True)):
         colour, marker = look(names.index(key[0]))
         left.errorbar(elpd, i, xerr=se, fmt=marker, color=colour, markersize=5)
-        if judge is not None and key != judge:
+        judge = known.get(str(against))
+        if judge is not None and key != judge and rows.elpd.size == found[judge].elpd.size:
             away = rows.elpd - found[judge].elpd
             right.plot(away, np.full(away.size, i), marker, color=colour, markersize=4, alpha=0.5)
     left.set_yticks(range(len(labels)), labels)
@@ -158,7 +172,7 @@ def draw_loo(
         panel.set_axisbelow(True)
     right.axvline(0.0, color=ink, linewidth=0.7)
     left.set_xlabel("elpd by leave-one-out, one standard error")
-    right.set_xlabel(f"row by row, minus {' '.join(judge) if judge else 'the reference'}")
+    right.set_xlabel("row by row, minus what it is held against")
 
 
 # ------------------------------------------------------------------------------------- refits
@@ -249,20 +263,39 @@ def _log_density(model: Any, tree: xr.DataTree, one: Mapping[str, Array]) -> flo
     return float(logsumexp(log_p) - np.log(log_p.size))
 
 
+def _judges(
+    trees: Mapping[str, xr.DataTree], reference: str | None
+) -> tuple[str | None, Mapping[str, str]]:
+    """The chief reference, and the judge of each tree unless one was named for all."""
+    from ardvark.diagnostics.case import Case, share_weights
+
+    chief = choose_reference(trees, reference)
+    if reference is not None:
+        return chief, {}
+    return chief, Case(share_weights(trees), chief).like
+
+
 def _has_densities(tree: xr.DataTree) -> bool:
     names = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
     return "log_posterior" in names and "log_approximation" in names
 
 
-def _judge(
+def choose_judge(
     found: Mapping[tuple[str, str], LooRows], reference: str | None
 ) -> tuple[str, str] | None:
-    """The estimate to hold the others against."""
-    for estimator in (REFIT, "psis", "cavity", "psis corrected"):
-        if (key := (str(reference), estimator)) in found:
-            return key
+    """Give the estimate to hold the others against: the reference's, else the best there is."""
+    if (own := _estimate_of(found, reference)) is not None:
+        return own
     for estimator in (REFIT, "cavity", "psis corrected", "psis"):
         for key in found:
             if key[1] == estimator:
                 return key
     return None
+
+
+def _estimate_of(
+    found: Mapping[tuple[str, str], LooRows], name: str | None
+) -> tuple[str, str] | None:
+    """Give the best estimate of one tree."""
+    keys = ((str(name), estimator) for estimator in (REFIT, "psis", "cavity", "psis corrected"))
+    return next((key for key in keys if key in found), None)

@@ -150,11 +150,11 @@ def _overlay(axes: Any, curves: dict[str, Array], order: list[str]) -> None:
         return
     low = min(np.quantile(draws, 0.001) for draws in moving)
     high = max(np.quantile(draws, 0.999) for draws in moving)
-    for name, draws in curves.items():
+    for i, (name, draws) in enumerate(curves.items()):  # the judge first, in a solid line
         place = order.index(name) if name in order else 0
         look = {
             "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
-            "linestyle": DASHES[place % len(DASHES)],
+            "linestyle": DASHES[i % len(DASHES)],
         }
         if np.ptp(draws) == 0:
             axes.axvline(draws[0], label=f"{name} (no spread)", linewidth=1.4, **look)

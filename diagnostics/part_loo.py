@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.figures import INK, MARKERS, METHOD_COLOURS, STYLE
-from ardvark.diagnostics.loo import draw_loo
+from ardvark.diagnostics.loo import choose_judge, draw_loo
 from ardvark.diagnostics.words import count, listed, number, records
 
 __all__ = ["loo_figure", "loo_part"]
@@ -22,14 +22,14 @@ def loo_part(case: Case) -> dict[str, Any]:
     if not found:
         sentence = "No method has a leave-one-out: none keeps its log likelihoods or cavities."
         return {"sentence": sentence, "level": "", "estimates": [], "rows": []}
-    judge = next((key for key, is_it in zip(found, table["reference"], strict=True) if is_it), None)
-    level, sentence = _said(case, judge)
+    chief = choose_judge(found, case.reference)
+    level, sentence = _said(case, chief)
     return {
         "sentence": sentence,
         "level": level,
-        "reference": None if judge is None else list(judge),
+        "reference": None if chief is None else list(chief),
         "estimates": records(table),
-        "rows": _rows(case, judge),
+        "rows": _rows(case, chief),
     }
 
 
@@ -44,13 +44,13 @@ def _said(case: Case, judge: tuple[str, str] | None) -> tuple[str, str]:
     others = table[~table["reference"]]
     apart = others[others["difference"].abs() > 2 * others["difference_se"] + 0.01 * rows]
     high = table[(table["high_khat"].fillna(0).astype(float) > 0).to_numpy()]
-    best = table[table["reference"]].iloc[0]
+    best = table.loc[[judge]].iloc[0]
     value = f"{number(float(best['elpd']), 4)} ± {number(float(best['se']), 2)}"
     said = [f"elpd over {rows} rows is {value} ({' '.join(judge)})"]
     if len(apart):
-        said.append(f"apart from it: {listed(' '.join(key) for key in apart.index)}")
+        said.append(f"apart from their judges: {listed(' '.join(key) for key in apart.index)}")
     else:
-        said.append(f"{count(len(others), 'other estimate')} agree with it")
+        said.append(f"{count(len(others), 'other estimate')} agree with their judges")
     if len(high):
         said.append(f"k-hats too high for PSIS in {listed(' '.join(key) for key in high.index)}")
     return ("warn" if len(apart) or len(high) else "good"), "; ".join(said) + "."

@@ -1,6 +1,6 @@
 """Is an approximation wrong? Short chains from its draws, without a long one (TADDAA).
 
-Wang, Kasprzak & Huggins (2023). Chains are started at independent draws of the approximation and
+WKH23. Chains are started at independent draws of the approximation and
 run for a few steps of a kernel that leaves the target alone. A right approximation stays as it is,
 a wrong one moves towards the target. The chains are independent, so the test is exact:
 

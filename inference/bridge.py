@@ -1,4 +1,4 @@
-"""Bridge sampling: the evidence of an unnormalised density from draws of it (Meng & Wong 1996).
+"""Bridge sampling: the evidence of an unnormalised density from draws of it (MW96).
 
     p(x) = p*(x) / Z,   q a normalised Gaussian,   l = log p* - log q
 
@@ -11,7 +11,7 @@ in logarithms throughout. Markov chains count by their effective number n, in s1
 
 | source                                                    | code                                 |
 |-----------------------------------------------------------|--------------------------------------|
-| Meng & Wong 1996: optimal bridge, fixed point             | `meet`                               |
+| MW96: optimal bridge, fixed point                         | `meet`                               |
 | Frühwirth-Schnatter 2004, section 3.4: relative error     | `relative_error`                     |
 | Meng & Schilling 2002: warp-III, p* made symmetric        | `Symmetric`                          |
 

@@ -78,7 +78,7 @@ def test_evidences_stand_in_one_table(page):
     assert {"laplace", "ep", "elbo", "exact", "bridge"} <= {
         r["estimator"] for r in part["estimates"]
     }
-    assert part["level"] == "good" and "agree within their errors" in part["sentence"]
+    assert part["level"] == "good" and "agree with it" in part["sentence"]
     assert "below it, as a bound is" in section(html, "evidence")
 
 
