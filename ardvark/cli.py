@@ -123,6 +123,7 @@ def report(
     *,
     out: Path = Path("report.html"),
     strict: Annotated[bool, Parameter(negative="")] = False,
+    taddaa: Annotated[bool, Parameter(negative="")] = False,
     task: Task = STANDARD_TASK,
     output: Output = STANDARD_OUTPUT,
 ) -> int:
@@ -138,6 +139,8 @@ def report(
         the HTML file; the numbers go beside it as JSON.
     strict
         exit code 1 if the report has warnings, 2 if a check failed.
+    taddaa
+        also run short chains from the draws of each approximation.
     """
     from ardvark.diagnostics.report import report as write_report
 
@@ -156,7 +159,8 @@ def report(
         command = command_again(data, prepared.name, out, task)
         given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
         given["left_out"] = left_out
-    path = write_report(trees, out, **given, command=command)
+    command += " --taddaa" if taddaa else ""
+    path = write_report(trees, out, **given, command=command, taddaa=taddaa)
     numbers = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     level = numbers["verdict"]["level"]
     result = {"report": str(path), "level": level, "verdict": numbers["verdict"]["sentence"]}

@@ -188,6 +188,20 @@ def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
     assert np.allclose(X.mean(axis=0), 0, atol=1e-9) and np.allclose(X.std(axis=0), 1, atol=0.05)
 
 
+def test_short_chains_are_asked_for(csv, fitted, tmp_path, monkeypatch):
+    from ardvark.diagnostics import report as report_module
+
+    asked = []
+    written = report_module.report
+    monkeypatch.setattr(
+        report_module, "report", lambda *a, **k: (asked.append(k), written(*a, **k))[1]
+    )
+    out = tmp_path / "short.html"
+    options = ["--out", str(out), "--method", "laplace", "--quiet", "--taddaa"]
+    assert main(["report", str(csv), *options]) == 0
+    assert asked[0]["taddaa"] and asked[0]["command"].endswith(" --taddaa")
+
+
 def test_report_as_json_is_quiet_and_raw_data_stay_raw(csv, fitted, tmp_path, capsys):
     out = tmp_path / "raw.html"
     code = main(["report", str(csv), "--method", "laplace", "--raw", "--json", "--out", str(out)])
