@@ -30,7 +30,7 @@ STUDIES: dict[str, tuple[str, list[str], list[str]]] = {
     "tipping2001": (
         "the relevance vector machine's tables (Tipping 2001)",
         ["--json"],
-        ["--json", "--splits", "1", "--data", "ripley"],
+        ["--json", "--splits", "1", "--data", "sinc"],
     ),
     "usps": ("ten handwritten digits (Tipping 2001)", [], ["--rows", "500"]),
     "chu2006": (

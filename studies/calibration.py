@@ -6,6 +6,7 @@
 Every case has 50 rows and four standard normal inputs, seeded. "Held" hyperparameters are given to
 the method at the values they were simulated with: this is the calibration of the approximation
 itself. "In the posterior" is the method as it is used by default where it has them there.
+`--most 300` is a small record in half a minute; every entry says how many replications it has.
 
 What to expect. Laplace and EP of a regression are exact, EP of a probit is nearly so. Mean-field VB
 is narrow by design, and more so where the likelihood enters by a bound. 5000 replications see an sd
@@ -19,7 +20,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +30,13 @@ import numpy as np
 import ardvark as av
 from ardvark.diagnostics.record import FORMAT, PLACE, digest
 from ardvark.diagnostics.sbc_checks import coverage, inclusion_calibration
-from ardvark.inference.methods import METHODS
 
 __all__ = ["CASES", "Case", "entry", "main", "make"]
 
 ROWS, INPUTS, SEED = 50, 4, 2026
 GRID = np.linspace(0.02, 0.98, 49)  # where the curve of the page is drawn
 QUICK = 100
+HYPER = {True: "held", False: "posterior", None: "default"}
 
 
 class Case(NamedTuple):
@@ -77,8 +78,7 @@ def builder(case: Case) -> Any:
 
 def entry(case: Case, replications: int, folder: Path | None, jobs: int = 1) -> dict[str, Any]:
     """Run a case, and sum it up."""
-    held = {True: "held", False: "posterior", None: "default"}[case.hold]
-    home = None if folder is None else folder / f"{case.model}-{case.setting}-{case.method}-{held}"
+    held, home = HYPER[case.hold], _home(case, folder)
     tree = av.sbc(
         builder(case), case.method, replications, hold=case.hold, random_seed=SEED, folder=home,
         jobs=jobs, draws=100,
@@ -119,13 +119,21 @@ def entry(case: Case, replications: int, folder: Path | None, jobs: int = 1) -> 
     return found
 
 
+def _home(case: Case, folder: Path | None) -> Path | None:
+    name = f"{case.model}-{case.setting}-{case.method}-{HYPER[case.hold]}"
+    return None if folder is None else folder / name
+
+
 def make(
-    folder: Path | None, replications: int | None = None, jobs: int = 1
+    cases: Sequence[Case], folder: Path | None, most: int | None = None, jobs: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Run every case, each told as soon as it is done."""
-    assert all(case.method in METHODS for case in CASES)
-    for case in CASES:
-        yield entry(case, replications or case.replications, folder, jobs)
+    """Run the cases, each told as soon as it is done; `most`: no more than these, or are there."""
+    for case in cases:
+        home, wanted = _home(case, folder), case.replications
+        if most is not None:
+            there = len(list(home.glob("0*.json"))) if home is not None and home.is_dir() else 0
+            wanted = min(wanted, max(most, there))
+        yield entry(case, wanted, folder, jobs)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -134,10 +142,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, help="keeps replications, so that a run can go on")
     parser.add_argument("--out", type=Path, default=PLACE)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} replications of each")
+    parser.add_argument("--quick", action="store_true", help=f"at most {QUICK} replications")
+    parser.add_argument("--most", type=int, help="replications of a case, unless more are there")
+    parser.add_argument("--method", action="append", choices=sorted({c.method for c in CASES}))
     asked = parser.parse_args(arguments)
+    cases = [case for case in CASES if not asked.method or case.method in asked.method]
     entries = []
-    for found in make(asked.folder, QUICK if asked.quick else None, asked.jobs):
+    for found in make(cases, asked.folder, QUICK if asked.quick else asked.most, asked.jobs):
         entries.append(found)
         words = (f"{found[k]}" for k in ("model", "setting", "method", "hyper", "coverage_90"))
         sys.stdout.write("  ".join([*words, f"p {found['uniformity_p']}"]) + "\n")

@@ -8,6 +8,7 @@ import pytest
 from synthetic_trees import replaced
 
 import ardvark as av
+from ardvark.diagnostics import record
 from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.part_calibration import calibration_figures, calibration_part
 from ardvark.diagnostics.part_convergence import convergence_part
@@ -187,6 +188,17 @@ def test_a_record_that_was_changed_is_refused(tmp_path):
     with pytest.raises(av.InputError, match=r"broken\.json cannot be read"):
         calibration_record(tmp_path / "broken.json")
     assert calibration_record(tmp_path / "none.json")["entries"] == []
+
+
+def test_the_shipped_record_is_whole_and_of_this_house():
+    shipped = calibration_record()
+    assert record.PLACE.exists() and shipped["version"] == av.__version__
+    by = {(e["model"], e["setting"], e["method"], e["hyper"]): e for e in shipped["entries"]}
+    ep = by["ard_classification", "probit", "ep", "held"]
+    assert ep["replications"] >= 5000 and ep["failed"] == 0 and 0.88 < ep["coverage_90"] < 0.92
+    exact = by["ard_regression", "noise inferred", "laplace", "held"]
+    assert exact["calibrated"] and abs(exact["coverage_90"] - 0.9) < 4 * exact["coverage_90_se"]
+    assert by["ard_classification", "probit", "vb", "held"]["coverage_90"] < 0.85
 
 
 # -------------------------------------------------------------------------------------- the page
