@@ -12,6 +12,7 @@ from ardvark.diagnostics.figures import BAND, INK, MARKERS, METHOD_COLOURS, STYL
 
 __all__ = ["delta_curves", "forecasts", "paths", "reliability"]
 
+MOST_MARKS = 400  # of a scatter: more are a blot, and a large file
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (8, 3)), "-")
 
 
@@ -85,9 +86,9 @@ def forecasts(pairs: Mapping[str, tuple[Any, Any]], judge: str, order: Sequence[
             i = order.index(name)
             both = [min(np.min(x), np.min(y)), max(np.max(x), np.max(y))]
             axes.plot(both, both, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
-            axes.plot(
-                x, y, MARKERS[i % len(MARKERS)], color=_colour(i), markersize=3, rasterized=True
-            )
+            few = np.linspace(0, len(x) - 1, min(len(x), MOST_MARKS)).astype(int)
+            look = {"color": _colour(i), "markersize": 3, "linestyle": ""}
+            axes.plot(x[few], y[few], marker=MARKERS[i % len(MARKERS)], **look)
             axes.set_xlabel(judge)
             axes.set_title(name, loc="left")
             axes.grid()

@@ -34,10 +34,14 @@ def calibration_part(case: Case) -> dict[str, Any]:
     here = {facts["method"] for facts in case.facts.values()}
     mine = [e for e in entries if e["method"] in here]
     off = [e for e in mine if abs(e["coverage_90"] - 0.9) > NEAR]
-    told = [f"On data simulated from the prior of {model} 90 % intervals of the weights cover"]
-    told.append("; ".join(f"{100 * e['coverage_90']:.1f} % ({_name(e)})" for e in mine or entries))
+    shares = {
+        method: [100 * e["coverage_90"] for e in entries if e["method"] == method]
+        for method in dict.fromkeys(e["method"] for e in mine or entries)
+    }
+    told = "; ".join(f"{method} {_range(values)} %" for method, values in shares.items())
     return {
-        "sentence": " ".join(told) + ".",
+        "sentence": f"Share of truths in 90 % intervals of the weights, on data simulated from the "
+        f"prior of {model}: {told}.",
         "level": "warn" if off else "good" if mine else "",
         "entries": entries,
         "near": NEAR,
@@ -50,6 +54,11 @@ def calibration_part(case: Case) -> dict[str, Any]:
 
 def _model(case: Case) -> str:
     return str(next(iter(case.facts.values()))["model"])
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _name(entry: dict[str, Any]) -> str:

@@ -177,7 +177,8 @@ def convergence_figures(case: Case) -> dict[str, Callable[[], Any]]:
         for group, variable, x, y in PATHS:
             if group in tree.children and variable in tree[group].dataset:
                 values = tree[group].dataset[variable].values
-                series.append((name, x, y, values if values.ndim == 1 else values[0, :1000]))
+                values = values if values.ndim == 1 else values[0, :1000]
+                series += [(name, x, y, values)] if len(values) > 1 else []
     if not series:
         return {}
     return {"own paths": lambda: drawn.paths(series, list(case.summaries))}

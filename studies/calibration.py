@@ -136,6 +136,12 @@ def make(
         yield entry(case, wanted, folder, jobs)
 
 
+def _command(asked: argparse.Namespace) -> str:
+    words = ["python -m ardvark.studies.calibration"]
+    words += ["--quick"] if asked.quick else [f"--most {asked.most}"] if asked.most else []
+    return " ".join([*words, *(f"--method {name}" for name in asked.method or ())])
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line: a line for each case, then the file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -156,7 +162,7 @@ def main(arguments: list[str] | None = None) -> None:
     record = {
         "format": FORMAT,
         "version": av.__version__,
-        "command": "python -m ardvark.studies.calibration",
+        "command": _command(asked),
         "grid": [round(float(g), 2) for g in GRID],
         "entries": entries,
         "sha256": digest(entries),

@@ -8,7 +8,7 @@ import pytest
 from synthetic_trees import replaced
 
 import ardvark as av
-from ardvark.diagnostics import record
+from ardvark.diagnostics import part_sensitivity, record
 from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.part_calibration import calibration_figures, calibration_part
 from ardvark.diagnostics.part_convergence import convergence_part
@@ -134,6 +134,27 @@ def test_a_prior_that_rules_and_one_that_does_not():
     assert levels[0.01][0] == "good" and max(levels[0.01][1].values()) < 0.05
 
 
+def test_thinned_draws_give_the_same_sensitivities_and_what_is_not_known_is_no_pass(monkeypatch):
+    model = av.models.ard_regression(X, TARGET, alpha=np.full(4, 400.0), noise=0.7)
+    tree = av.fit(model, "laplace", draws=2000, random_seed=1, progressbar=False)
+    found = {}
+    for draws in (1000, 8000):
+        monkeypatch.setattr(part_sensitivity, "DRAWS", draws)
+        part = sensitivity_part(Case({"laplace": tree}, None, model))
+        found[draws] = {row["weight"]: row["prior"] for row in part["rows"]}
+    for weight, all_draws in found[8000].items():  # 1000 draws: sd 0.05 over seeds; a NaN fails
+        assert abs(found[1000][weight] - all_draws) < 4 * 0.05
+    usual = part_sensitivity._sensitivities
+
+    def unknown(*arguments):
+        table, scaled = usual(*arguments)
+        return table.assign(prior=np.nan), scaled
+
+    monkeypatch.setattr(part_sensitivity, "_sensitivities", unknown)
+    part = sensitivity_part(Case({"laplace": tree}, None, model))
+    assert part["level"] == "warn" and "could not be told for bias" in part["sentence"]
+
+
 # ------------------------------------------------------------------------------------ the record
 
 
@@ -163,7 +184,7 @@ def test_the_record_is_shown_with_its_sum(classes, tmp_path, monkeypatch):
     case = Case(classes[1], None, classes[0])
     part = calibration_part(case)
     assert len(part["entries"]) == 2 and part["level"] == "warn"
-    assert "89.0 % (ep, probit, θ held); 70.0 % (vb" in part["sentence"]
+    assert "ep 89.0 %; vb 70.0 %" in part["sentence"]
     assert part["sha256"] == digest([ENTRY, narrow, ENTRY | {"model": "other"}])
     assert set(calibration_figures(case)) == {"calibration record"}
     other = classes[1]["ep"].copy()
