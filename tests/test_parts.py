@@ -152,7 +152,7 @@ def test_thinned_draws_give_the_same_sensitivities_and_what_is_not_known_is_no_p
 
     monkeypatch.setattr(part_sensitivity, "_sensitivities", unknown)
     part = sensitivity_part(Case({"laplace": tree}, None, model))
-    assert part["level"] == "warn" and "could not be told for bias" in part["sentence"]
+    assert part["level"] == "warn" and "could not be told for w[x0]" in part["sentence"]
 
 
 # ------------------------------------------------------------------------------------ the record
