@@ -1,8 +1,8 @@
 """What speaks against the draws of a sampler: the limits, the checks, and their words.
 
-`Sampled.problems` says in words and numbers what failed; it is empty if and only if
-`Sampled.converged`. The limits are those of Vehtari et al. (2021). A problem is a sentence without
-its full stop: `fit` puts several into one warning.
+`SamplerDraws.problems` says in words and numbers what failed; it is empty if and only if
+`SamplerDraws.converged`. The limits are those of Vehtari et al. (2021). A problem is a sentence
+without its full stop: `fit` puts several into one warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
     "BFMI_MIN",
     "ESS_PER_CHAIN",
     "RHAT_MAX",
-    "Sampled",
+    "SamplerDraws",
     "convergence",
     "moving_elements",
     "rhat_problems",
@@ -31,7 +31,7 @@ ESS_PER_CHAIN = 100
 BFMI_MIN = 0.3
 
 
-class Sampled(NamedTuple):
+class SamplerDraws(NamedTuple):
     """Draws of a sampler and what speaks against them."""
 
     posterior: xr.Dataset  # (chain, draw, ...) with the model's dims and coords

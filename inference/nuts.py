@@ -23,7 +23,7 @@ import xarray as xr
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.compile import quick
-from ardvark.inference.convergence import Sampled, convergence
+from ardvark.inference.convergence import SamplerDraws, convergence
 from ardvark.inference.forms import (
     FORMS,
     check_known,
@@ -106,7 +106,7 @@ def sample_nuts(
     progressbar: bool,
     var_names: Sequence[str] | None = None,
     start: Mapping[str, Any] | None = None,
-) -> Sampled:
+) -> SamplerDraws:
     """Sample `model`; the same seed gives the same draws.
 
     Parameters
@@ -138,7 +138,7 @@ def sample_nuts(
     posterior = in_order_of(model, posterior, var_names)
     problems, numbers = convergence(posterior, sample_stats, draws)
     info = {"sampler": sampler, "form": form.name, "seconds": time.perf_counter() - begin}
-    return Sampled(posterior, sample_stats, not problems, problems, info | numbers)
+    return SamplerDraws(posterior, sample_stats, not problems, problems, info | numbers)
 
 
 # --------------------------------------------------------------------------------- the two samplers

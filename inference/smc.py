@@ -29,7 +29,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.convergence import Sampled, moving_elements, rhat_problems
+from ardvark.inference.convergence import SamplerDraws, moving_elements, rhat_problems
 from ardvark.inference.forms import (
     FORMS,
     check_names,
@@ -97,7 +97,7 @@ def sample_smc(
     chains: int,
     random_seed: Any,
     progressbar: bool,
-) -> Sampled:
+) -> SamplerDraws:
     """Run `chains` independent clouds of `draws` particles; the same seed gives the same draws."""
     import pymc as pm
 
@@ -125,7 +125,7 @@ def sample_smc(
     info = {"form": form.name, "seconds": time.perf_counter() - begin} | _evidence(stages)
     problems, numbers = rhat_problems(*moving_elements(posterior))
     problems += _spread_problems(info["log_evidence_chain"])
-    return Sampled(posterior, stages, not problems, problems, info | numbers)
+    return SamplerDraws(posterior, stages, not problems, problems, info | numbers)
 
 
 def _starts_from_prior(model: Any) -> None:

@@ -112,10 +112,17 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
     )
 }
 COMMANDS = ("ardvark.cli", "ardvark.commands", "ardvark.tasks")
+DOORS = (
+    "ardvark.sklearn",
+    "ardvark.estimator_bases",
+    "ardvark.steps",
+    "ardvark.studies",
+    *COMMANDS,
+)
 ABOVE = {  # a package never imports what stands above it
-    "ardvark.models": ("ardvark.inference", "ardvark.diagnostics", "ardvark.studies", *COMMANDS),
-    "ardvark.inference": ("ardvark.diagnostics", "ardvark.studies", *COMMANDS),
-    "ardvark.diagnostics": ("ardvark.studies", *COMMANDS),
+    "ardvark.models": ("ardvark.inference", "ardvark.diagnostics", *DOORS),
+    "ardvark.inference": ("ardvark.diagnostics", *DOORS),
+    "ardvark.diagnostics": DOORS,
 }
 LIGHT = {"ardvark", "ardvark.errors", *COMMANDS}  # what a bare import may load: almost nothing
 LIGHT_MAY_LOAD = {"cyclopts"}

@@ -49,6 +49,16 @@ PLANTED = {
         "def f():\n    from ardvark.diagnostics import report",
         "must not import ardvark.diagnostics.report",
     ),
+    "inference sees the steps": (
+        "inference/fit.py",
+        "from ardvark.steps import EPStep",
+        "must not import ardvark.steps",
+    ),
+    "diagnostics see the estimators": (
+        "diagnostics/report.py",
+        "def f():\n    from ardvark.sklearn import RVR",
+        "must not import ardvark.sklearn",
+    ),
     "cycle": ("inference/gaussian.py", "from ardvark.inference import laplace", "import cycle"),
     "pickle": ("models/checks.py", "import pickle", "can run code"),
     "joblib": ("models/checks.py", "from joblib import load", "can run code"),

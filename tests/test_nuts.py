@@ -16,7 +16,7 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference import nuts
-from ardvark.inference.convergence import RHAT_MAX, Sampled
+from ardvark.inference.convergence import RHAT_MAX, SamplerDraws
 from ardvark.inference.forms import form_to_sample, recover_precisions
 from ardvark.inference.nuts import NUTS, sample_nuts
 from ardvark.models.card import Card, Precision, remember
@@ -63,7 +63,7 @@ def errors_in_mcse(draws: xr.DataArray, mean: Any, sd: Any) -> Any:
     ]
 
 
-def run(model: Any, seed: int = 1, **options: Any) -> Sampled:
+def run(model: Any, seed: int = 1, **options: Any) -> SamplerDraws:
     settings = options.pop("settings", NUTS(tune=400))
     keywords = {"draws": 500, "chains": 4, "random_seed": seed, "progressbar": False} | options
     return sample_nuts(model, settings, **keywords)
@@ -87,7 +87,7 @@ def linear_at_start(linear: Any, data: tuple[Any, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sampled(linear: Any) -> Sampled:
+def sampled(linear: Any) -> SamplerDraws:
     return run(linear)
 
 
@@ -108,13 +108,13 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 # ---------------------------------------------------------------- draws
 
 
-def test_linear_posterior_is_exact(sampled: Sampled, data: tuple[Any, Any]) -> None:
+def test_linear_posterior_is_exact(sampled: SamplerDraws, data: tuple[Any, Any]) -> None:
     mean, sd = exact_posterior(*data)
     assert np.abs(errors_in_mcse(sampled.posterior["w"], mean, sd)).max() < LIMIT
     assert np.abs(errors_in_mcse(sampled.posterior["w"], mean + sd / 2, sd)).max() > LIMIT
 
 
-def test_what_is_stored(sampled: Sampled) -> None:
+def test_what_is_stored(sampled: SamplerDraws) -> None:
     assert list(sampled.posterior) == ["w", "total"]  # nothing with a row in it
     assert sampled.posterior["w"].dims == ("chain", "draw", "feature")
     assert sampled.posterior["w"].shape == (4, 500, 3)
@@ -124,7 +124,7 @@ def test_what_is_stored(sampled: Sampled) -> None:
     assert all(stat.dtype != object for stat in sampled.sample_stats.values())
 
 
-def test_good_draws_have_no_problems(sampled: Sampled) -> None:
+def test_good_draws_have_no_problems(sampled: SamplerDraws) -> None:
     assert sampled.problems == []
     assert sampled.converged
     assert sampled.info["sampler"] == "nutpie"
@@ -133,7 +133,7 @@ def test_good_draws_have_no_problems(sampled: Sampled) -> None:
     assert sampled.info["divergences"] == 0
 
 
-def test_same_seed_same_draws(linear: Any, sampled: Sampled) -> None:
+def test_same_seed_same_draws(linear: Any, sampled: SamplerDraws) -> None:
     xr.testing.assert_equal(run(linear).posterior, sampled.posterior)
     one_core = run(linear, settings=NUTS(tune=400, cores=1))
     np.testing.assert_array_equal(one_core.posterior["w"], sampled.posterior["w"])
@@ -147,7 +147,7 @@ def test_chains_start_apart(linear: Any) -> None:
 
 
 def test_start_is_taken_without_compiling(
-    linear: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    linear: Any, sampled: SamplerDraws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compilations(monkeypatch)
     far = run(linear, settings=NUTS(tune=1), draws=4, start={"w": np.full(3, 1e3)})
@@ -157,7 +157,7 @@ def test_start_is_taken_without_compiling(
         run(linear, start={"v": 0.0})
 
 
-def test_silent(linear: Any, sampled: Sampled, capfd: pytest.CaptureFixture[str]) -> None:
+def test_silent(linear: Any, sampled: SamplerDraws, capfd: pytest.CaptureFixture[str]) -> None:
     run(linear)
     assert capfd.readouterr() == ("", "")
 
@@ -166,7 +166,7 @@ def test_silent(linear: Any, sampled: Sampled, capfd: pytest.CaptureFixture[str]
 
 
 def test_new_data_need_no_new_compilation(
-    linear_at_start: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    linear_at_start: Any, sampled: SamplerDraws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compilations(monkeypatch)
     X, t = simulate(50, [-2.0, 0.0, 1.0])
@@ -193,7 +193,7 @@ def test_what_a_compilation_is_tied_to(data: tuple[Any, Any]) -> None:
 
 
 def test_panic_of_rust_is_an_error(
-    linear: Any, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    linear: Any, sampled: SamplerDraws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import nutpie
 

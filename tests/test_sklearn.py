@@ -17,7 +17,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import check_estimator
 
 import ardvark as av
-from ardvark import sklearn as estimators
+from ardvark import estimator_bases
 from ardvark.inference.gaussian_ard import gaussian_ard
 from ardvark.sklearn import RVC, RVR, ARDClassifier, ARDRegressor
 
@@ -228,7 +228,7 @@ def test_one_against_rest(classes, kind):
 def test_columns_made_when_needed_give_the_same_classifier(classes, monkeypatch):
     X, labels = classes
     dense = RVC().fit(X, labels)
-    monkeypatch.setattr(estimators, "DENSE", 0.0)
+    monkeypatch.setattr(estimator_bases, "DENSE", 0.0)
     lazy = RVC().fit(X, labels)  # 91 columns are one pool: the same steps
     np.testing.assert_allclose(lazy.log_evidence_, dense.log_evidence_, atol=1e-8)
     np.testing.assert_array_equal(lazy.relevance_, dense.relevance_)

@@ -13,7 +13,7 @@ from scipy import stats
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference import smc
-from ardvark.inference.convergence import Sampled
+from ardvark.inference.convergence import SamplerDraws
 from ardvark.inference.smc import SMC, SPREAD_MAX, sample_smc
 from ardvark.models.card import Card, Precision, remember
 
@@ -34,14 +34,14 @@ def linear_model(X: Any = X, t: Any = T, **prior: Any) -> Any:
     return model
 
 
-def run(model: Any, settings: SMC | None = None, **options: Any) -> Sampled:
+def run(model: Any, settings: SMC | None = None, **options: Any) -> SamplerDraws:
     keywords = {"draws": 300, "chains": 4, "random_seed": 1, "progressbar": False} | options
     with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
         return sample_smc(model, settings or SMC(), **keywords)
 
 
 @pytest.fixture(scope="module")
-def sampled() -> Sampled:
+def sampled() -> SamplerDraws:
     return run(linear_model())
 
 
@@ -50,7 +50,7 @@ def exact_log_evidence() -> float:
     return float(stats.multivariate_normal(np.zeros(30), covariance).logpdf(T))
 
 
-def test_log_evidence_is_exact(sampled: Sampled) -> None:
+def test_log_evidence_is_exact(sampled: SamplerDraws) -> None:
     # Four standard errors of the runs, and 0.1 nats: the error is estimated from four runs only.
     error = sampled.info["log_evidence"] - exact_log_evidence()
     assert abs(error) < 4 * sampled.info["log_evidence_error"] + 0.1
@@ -58,7 +58,7 @@ def test_log_evidence_is_exact(sampled: Sampled) -> None:
     assert sampled.info["log_evidence_chain"].shape == (4,)
 
 
-def test_posterior_is_exact(sampled: Sampled) -> None:
+def test_posterior_is_exact(sampled: SamplerDraws) -> None:
     covariance = np.linalg.inv(np.eye(3) / PRIOR_SD**2 + X.T @ X / NOISE**2)
     mean, sd = covariance @ X.T @ T / NOISE**2, np.sqrt(np.diag(covariance))
     # The runs are independent, so their spread is an honest error (3 degrees of freedom: t = 10).
@@ -68,7 +68,7 @@ def test_posterior_is_exact(sampled: Sampled) -> None:
     np.testing.assert_allclose(sampled.posterior["w"].std(("chain", "draw")), sd, rtol=0.15)
 
 
-def test_what_is_stored(sampled: Sampled) -> None:
+def test_what_is_stored(sampled: SamplerDraws) -> None:
     assert list(sampled.posterior) == ["w"]
     assert sampled.posterior["w"].dims == ("chain", "draw", "feature")
     assert list(sampled.posterior["feature"].values) == ["x0", "x1", "x2"]
@@ -91,7 +91,7 @@ def test_same_seed_same_draws_in_silence(capfd: pytest.CaptureFixture[str]) -> N
     )
 
 
-def test_one_run_is_told(sampled: Sampled) -> None:
+def test_one_run_is_told(sampled: SamplerDraws) -> None:
     one = run(linear_model(X[:4], T[:4]), draws=40, chains=1)
     assert one.sample_stats["beta"].dims == ("chain", "stage")
     assert one.info["log_evidence"] == one.info["log_evidence_chain"][0]

@@ -14,7 +14,7 @@ import ardvark as av
 from ardvark.diagnostics.verdict import verdict
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference import nuts
-from ardvark.inference.convergence import Sampled
+from ardvark.inference.convergence import SamplerDraws
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.multinomial import fit_multinomial
@@ -412,7 +412,7 @@ def test_a_sampled_tree_and_its_predictions(monkeypatch):
             20, random_seed=3, compile_kwargs={"mode": "FAST_COMPILE"}
         )
     drawn = prior["prior"].to_dataset().drop_vars("eta")
-    sampled = Sampled(drawn, xr.Dataset(), True, [], {})
+    sampled = SamplerDraws(drawn, xr.Dataset(), True, [], {})
     monkeypatch.setattr(nuts, "sample_nuts", lambda *_, **__: sampled)
     tree = av.fit(model, av.NUTS(), draws=20, chains=1, random_seed=1, progressbar=False)
     assert (tree.attrs["hyper"], tree.attrs["coupling"]) == ("posterior", "softmax")

@@ -1,0 +1,1 @@
+../../ardvark/estimator_bases.py
