@@ -61,9 +61,9 @@ def plot_optima(
     mixture = reconstruct(optima["log_evidence"].values, centre, np.array(width))
     u = np.linspace(centre.min() - _BESIDE * width, centre.max() + _BESIDE * width, 400)
     if axis is None:
-        from matplotlib.figure import Figure
+        import matplotlib.pyplot as plt
 
-        axis = Figure(figsize=(6.0, 3.6), layout="constrained").subplots()
+        _, axis = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
     axis.plot(u, mixture.density(u), label="sum, (17)")
     for number, part in enumerate(mixture.parts(u)):
         axis.plot(u, part, ":", color="0.4", label=None if number else "its parts")
