@@ -31,6 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ardvark.diagnostics.reference import arviz
+from ardvark.diagnostics.verdict import KHAT_LIMITS
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.graph import read_model
 from ardvark.inference.projection import Binary, Gaussian, Projected, forward_path
@@ -53,6 +54,7 @@ class Projection:
     path: pd.DataFrame  # index: number of columns; added, divergence, explained, elpd, difference
     suggested: int | None  # smallest size within one standard error; None: not on this path
     reference_elpd: float
+    high_khat: int  # rows whose leave-one-out weights are not to be trusted
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -66,10 +68,13 @@ class Projection:
             return f"No submodel of up to {self.path.index[-1]} columns predicts as the reference."
         row = self.path.loc[self.suggested]
         names = ", ".join(self.columns) or "the constant alone"
-        return (
+        said = (
             f"{self.suggested} of the columns predict as well as all of them, within one standard "
             f"error (elpd {row['difference']:+.1f} ± {row['difference_se']:.1f}): {names}."
         )
+        if self.high_khat:
+            said += f" Rows with a k-hat above {KHAT_LIMITS[1]}: {self.high_khat}."
+        return said
 
     def _repr_html_(self) -> str:
         table = self.path.to_html(float_format="{:.3g}".format, border=0)
@@ -108,8 +113,9 @@ def project(
     always = np.array(["[" not in name for name in names])
     limit = min(int((~always).sum()), MOST if most is None else positive_integer(most, "most"))
     added = forward_path(reference, design, always, limit)
-    weights = _loo_weights(reference.log_density(t, reference.itself))
-    own = _elpd(reference.log_density(t, reference.itself), weights)
+    itself = reference.log_density(t, reference.itself)
+    weights, shapes = _loo_weights(itself)
+    own = _elpd(itself, weights)
     start, rows = np.flatnonzero(always).tolist(), []
     for size in range(len(added) + 1):
         found = _project(reference, design[:, [*start, *added[:size]]])
@@ -129,7 +135,8 @@ def project(
     explained = 1 - path["divergence"] / none if none > 0 else np.ones(len(path))
     path.insert(2, "explained", explained)
     enough = path.index[path["difference"] + path["difference_se"] >= -1e-9]
-    return Projection(path, int(enough[0]) if len(enough) else None, float(own.sum()))
+    high = int((~(shapes <= KHAT_LIMITS[1])).sum())
+    return Projection(path, int(enough[0]) if len(enough) else None, float(own.sum()), high)
 
 
 def _label(name: str) -> str:
@@ -144,14 +151,15 @@ def _project(reference: Gaussian | Binary, columns: Array) -> Projected:
 # --------------------------------------------------------------------- leave-one-out by importance
 
 
-def _loo_weights(log_density: Array) -> Array:
-    """Log importance weights (S, N) of leaving a row out, smoothed, each column summing to one."""
+def _loo_weights(log_density: Array) -> tuple[Array, Array]:
+    """Log weights (S, N) of leaving a row out, smoothed, summing to one by row; their k-hats."""
     arviz()  # registers the accessor
     values = xr.DataArray(log_density[None], dims=("chain", "draw", "row"))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # few draws: high shapes are expected, and paired away
-        weights, _ = values.azstats.psislw(dim=["chain", "draw"])
-    return np.asarray(weights.transpose("chain", "draw", "row").to_numpy()[0])
+        warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
+        weights, shapes = values.azstats.psislw(dim=["chain", "draw"])
+    drawn = weights.transpose("chain", "draw", "row").to_numpy()[0]
+    return np.asarray(drawn), np.asarray(shapes)
 
 
 def _elpd(log_density: Array, weights: Array) -> Array:

@@ -123,6 +123,7 @@ def test_regression_needs_its_two_inputs(regression):
     assert (path["divergence"].diff().dropna() < 1e-9).all()
     assert path["difference"].iloc[0] < -3 * path["difference_se"].iloc[0]
     assert path["divergence"].iloc[-1] == pytest.approx(0, abs=1e-8)
+    assert found.high_khat == 0 and "k-hat" not in found.sentence()
     assert "2 of the columns" in found.sentence() and "<table" in found._repr_html_()
     # the leave-one-out of the reference is ArviZ's, on the draws that were taken
     assert found.reference_elpd == pytest.approx(
@@ -144,6 +145,16 @@ def test_two_classes_of_a_subset_model_and_of_ard(link):
         found = project(tree, model, most=4)
         assert {"x0", "x2"} == set(found.path["added"].iloc[1:3]) and found.suggested == 2
         assert len(found.path) <= 5
+
+
+def test_rows_that_cannot_be_left_out_by_importance_are_counted():
+    X = rng(25).normal(size=(20, 2))
+    t = X @ [1.0, 0.0] + 0.1 * rng(26).normal(size=20)
+    X[0], t[0] = [6.0, 0.0], -3.0  # one row against all others, far out
+    model = av.models.ard_regression(X, t, noise=0.3)
+    tree = av.fit(model, "laplace", draws=200, random_seed=1, progressbar=False)
+    found = project(tree, model)
+    assert found.high_khat >= 1 and f"above 0.7: {found.high_khat}" in found.sentence()
 
 
 def test_what_cannot_be_projected_says_why(regression):
