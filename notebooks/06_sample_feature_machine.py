@@ -145,7 +145,8 @@ sds = {
     for name, fit in {"vb": vb, "nuts": nuts}.items()
 }
 axis.loglog(sds["nuts"], sds["vb"], ".")
-axis.axline((sds["nuts"].min(), sds["nuts"].min()), slope=1, color="k", linewidth=0.8)
+reach = [sds["nuts"].min(), sds["nuts"].max()]
+axis.loglog(reach, reach, "k", linewidth=0.8)
 axis.set_xlabel("sd of w_i lam_j under NUTS")
 axis.set_ylabel("under VB")
 print("median of the ratio", np.median(sds["vb"] / sds["nuts"]).round(2))
