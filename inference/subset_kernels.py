@@ -6,6 +6,7 @@ move that is rejected costs next to nothing. One sweep:
 
 | what | how |
 |---|---|
+| replace (probit, every sixth sweep) | a member by an input like it, without z: `subset_replace.py` |
 | z given the weights (probit) | truncated normals |
 | add or delete | an input at random changes sides, Metropolis: log p(I') - log p(I) ± gain |
 | exchange | a member at random leaves; who comes instead (itself among them) is drawn from the conditional probabilities of all, so there is nothing to reject |
@@ -32,11 +33,13 @@ from ardvark.inference.subset_factor import (
     start,
     without_member,
 )
+from ardvark.inference.subset_gaussian import FIXED, ONE_EACH, SHARED
+from ardvark.inference.subset_replace import replace_member
 
 __all__ = ["ADD", "DELETE", "EXCHANGE", "FIXED", "ONE_EACH", "SHARED", "run_collapsed"]
 
-ADD, DELETE, EXCHANGE = 0, 1, 2
-FIXED, ONE_EACH, SHARED = 0, 1, 2  # precisions of the slab
+ADD, DELETE, EXCHANGE, REPLACE = 0, 1, 2, 3
+REPLACE_EVERY = 6  # sweeps: it costs two fits
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -223,7 +226,7 @@ def utilities(k, members, weights, sign, A, c, rng):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, slab, a, b, sigma,  # type: ignore[no-untyped-def]
-                  scale, first, tune, draws, thin, jumps, space, rng):  # fmt: skip
+                  scale, first, tune, draws, thin, jumps, near, space, rng):  # fmt: skip
     """Run one chain from the members `first` (columns, the bias not among them).
 
     `scale` > 0 infers sigma with a half-normal of that scale. `probit`: t are signs. `alpha` and
@@ -235,23 +238,34 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
     kept_alpha, kept_sigma = np.empty((draws, columns)), np.empty(draws)
     inclusion = np.zeros((draws, columns - 1))
     visited = np.zeros((draws * thin, columns - 1), np.uint8)
-    moves = np.zeros((3, columns, 2), np.int64)
+    moves = np.zeros((4, columns, 2), np.int64)
     direction, gains = np.empty(columns), np.empty(columns)
     apart = max(16, jumps // 8)  # an exchange looks at every input: no more than a few in a sweep
     white, weights = np.empty(columns), np.zeros(columns)
+    side = columns if near.shape[0] > 0 else 0
+    room = (
+        np.empty(side), np.empty((side, side)),
+        (np.empty(side), np.empty(side), np.empty(side), np.empty(side)),
+        np.empty(side, members.dtype), np.empty(side),
+    )  # fmt: skip
     place = np.full(columns, -1, np.int64)
     members[0], place[0], k = 0, 0, 1
     for j in first:
         members[k], place[j], k = j, k, k + 1
     for sweep in range(-tune, draws * thin):
+        if sweep == 0:
+            moves[:] = 0
         tau = 1.0 / (sigma * sigma)
+        if near.shape[0] > 0 and 1 < k < columns and sweep % REPLACE_EVERY == 0:
+            moves[REPLACE, k - 1, 0] += 1
+            moves[REPLACE, k - 1, 1] += replace_member(
+                k, members, place, weights, A, t, alpha, near, room, rng
+            )
         if probit:
             utilities(k, members, weights, t, A, c, rng)
         start(c, diagonal, tau, alpha, s, q)
         for r in range(k):
             push(members[r], r, rows, beta, s, q, members, A, gram, tau, alpha)
-        if sweep == 0:
-            moves[:] = 0
         for jump in range(jumps):
             j = 1 + int(rng.random() * (columns - 1))
             k = flip(j, k, log_prior, rng, rows, beta, s, q, members, place, A, gram, tau, alpha,

@@ -21,11 +21,13 @@ import numpy as np
 from ardvark.inference.sites import Array
 from ardvark.inference.subset_factor import workspace
 from ardvark.inference.subset_kernels import FIXED, run_collapsed
+from ardvark.inference.subset_replace import likeness
 
 __all__ = ["MOVES", "Chain", "Subsets", "run_chains", "sample_collapsed"]
 
-MOVES = ("add", "delete", "exchange")
+MOVES = ("add", "delete", "exchange", "replace")
 MOST_PRODUCTS = 3000  # columns: up to here A'A is kept
+MOST_LIKE = 1000  # columns: up to here inputs like a member are proposed in its place
 FEW = 20  # inputs, at most, of the fullest start
 
 
@@ -91,6 +93,8 @@ def sample_collapsed(
     """
     A, gram, diagonal, c, square = problem.products
     tune, draws, thin = plan
+    replaces = problem.probit and A.shape[1] <= MOST_LIKE
+    near = likeness(A) if replaces else np.empty((0, 0))
 
     def one(first: Any, rng: np.random.Generator) -> Chain:
         return Chain(
@@ -98,7 +102,7 @@ def sample_collapsed(
                 A, gram, diagonal, c.copy(), square, problem.t, problem.probit, problem.log_prior,
                 problem.alpha.copy(), problem.slab, problem.a, problem.b, problem.sigma,
                 problem.scale, first, tune, draws, thin, jumps or problem.n_inputs,
-                workspace(A.shape[1]), rng,
+                near, workspace(A.shape[1]), rng,
             )
         )  # fmt: skip
 
