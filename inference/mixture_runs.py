@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
+from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.convergence import rhat_problems
@@ -37,11 +38,16 @@ from ardvark.inference.mixture import (
     run_chains,
 )
 from ardvark.inference.mixture_background import Evidence, mixture_evidence
-from ardvark.inference.mixture_conditional import sample_conditional, states_of
-from ardvark.inference.mixture_exact import Enumeration, enumerate_mixture
+from ardvark.inference.mixture_conditional import (
+    conditional_evidence,
+    sample_conditional,
+    states_of,
+)
+from ardvark.inference.mixture_exact import MOST_INPUTS, Enumeration, enumerate_mixture
 from ardvark.inference.mixture_kernels import Problem, State
 from ardvark.inference.predict import class_table
 from ardvark.inference.progress import progress
+from ardvark.inference.reversible_jump import ReversibleJump
 from ardvark.inference.runs import Answer, Run
 from ardvark.inference.sites import Array
 from ardvark.inference.tree import draws_dataset
@@ -49,10 +55,11 @@ from ardvark.models.card import card_of
 from ardvark.models.mixture import MixtureCard, MixturePrior
 from ardvark.models.subset_prior import log_subset_prior
 
-__all__ = ["fit_enumerated", "fit_mixture", "predict_mixture"]
+__all__ = ["conditional_posterior", "fit_enumerated", "fit_mixture", "predict_mixture"]
 
 MOVES = ("birth", "death", "exchange", "leap")
 ERROR_MAX = 0.5  # nats of a background's evidence beyond which its error is a problem
+_PLAIN = ReversibleJump()
 BATCHES = 20  # of a chain, for the Monte Carlo error of a probability
 
 
@@ -171,6 +178,30 @@ def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
     groups["fit"] = _fit_group(model, found.background, inclusion, np.zeros(len(inclusion)))
     facts = {"hyper": "posterior", "caption": "", "weights": [], "converged": True, "problems": ""}
     return groups, facts
+
+
+def conditional_posterior(model: Any, draws: int = 40_000, seed: int = 0) -> xr.Dataset:
+    """The posterior over all subsets under P(t | x), for few rows and inputs, without a chain.
+
+    The evidence of each subset is a mean over draws from the prior; its error is `error`.
+    """
+    read = read_mixture(model, "conditional_posterior", _PLAIN)
+    n_inputs = len(read.z)
+    if n_inputs > MOST_INPUTS:
+        raise UnsupportedPair(
+            f"conditional_posterior goes through 2^{n_inputs} subsets; at most {MOST_INPUTS} "
+            "inputs are within reach. Use reversible_jump."
+        )
+    rng = np.random.default_rng(seed)
+    nothing = read.problem(Evidence(np.zeros(n_inputs), np.zeros(n_inputs)))
+    mean, tau, _ = _prior_draws(nothing, (draws, n_inputs), read.prior.n_kernels, rng)
+    subsets = np.array(list(np.ndindex(*(2,) * n_inputs)), bool)
+    value, error = conditional_evidence(read.z, read.label, read.prior, (mean, tau), subsets, seed)
+    log_p = value + nothing.log_prior[subsets.sum(axis=1)]
+    probability = np.exp(log_p - logsumexp(log_p))
+    return _subset_group(model, subsets, probability, probability * error).assign(
+        log_evidence=("subset", value), error=("subset", error)
+    )
 
 
 def predict_mixture(model: Any, tree: xr.DataTree, X_new: Array, random_seed: int) -> xr.DataArray:

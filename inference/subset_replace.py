@@ -16,6 +16,7 @@ The utilities are drawn anew from the weights right after it.
 """
 
 from math import exp, log
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -34,7 +35,7 @@ LEAST = 0.02
 ROUGH = 1e-2  # squared length of the last step of a fit: any function of I and alpha proposes
 
 
-def likeness(A):  # type: ignore[no-untyped-def]
+def likeness(A: Any) -> Any:
     """Give c for all pairs of columns of A, the first of which is the constant."""
     near = np.zeros((A.shape[1], A.shape[1]))
     centred = A[:, 1:] - A[:, 1:].mean(axis=0)

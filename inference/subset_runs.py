@@ -56,13 +56,13 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
     with progress(name, run.progressbar) as tick:
         tick("jumps")
         chains = sample(problem, plan, run.chains, run.seed, settings.jumps)
-    names = WALKS if card.link == "logit" else MOVES
+    names = {"logit": WALKS, "probit": MOVES}.get(card.link, MOVES[:3])  # none is replaced there
     drawn = _stacked(chains)
     problems, numbers = subset_problems(
         drawn.included, {"bias": drawn.weights[..., 0], "sigma": drawn.sigma}, card.feature_names
     )
     groups = _groups(model, card, drawn, "mcmc")
-    stats = groups["sample_stats"].merge(jump_counts(drawn.moves, names))
+    stats = groups["sample_stats"].merge(jump_counts(drawn.moves[:, : len(names)], names))
     stats["inclusion_probability"] = (("chain", "draw", "feature"), drawn.inclusion)
     groups["sample_stats"] = stats.assign_coords(feature=np.array(card.feature_names))
     groups["subsets"] = subsets_group(drawn.visited, card.feature_names)

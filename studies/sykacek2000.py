@@ -4,7 +4,8 @@
 a chain, as the paper does, and prints test accuracy, average and maximal number of inputs and the
 number of distinct subsets beside the published figures, and whether chains agree: the largest R-hat
 and the largest sd between chains of an input's inclusion. `--alone` has no leaps between the modes
-that other chains have found. `--speed` times one chain of each with either kind of proposals.
+that other chains have found. `--speed` times one chain of each with either kind of proposals;
+`--targets` shows what the joint and the conditional target find relevant.
 
 What differs. The paper's ratios lack a density for the inputs outside the subset, so its answer
 depends on units; here each has a background mixture, and the joint density makes an input relevant
@@ -26,10 +27,11 @@ import numpy as np
 import ardvark as av
 from ardvark.inference.mixture import run_chains
 from ardvark.inference.mixture_background import mixture_evidence
-from ardvark.inference.mixture_runs import read_mixture
+from ardvark.inference.mixture_runs import conditional_posterior, read_mixture
 from ardvark.inference.reversible_jump import Plan
+from ardvark.models.subset_prior import log_subset_prior
 
-__all__ = ["SETS", "Published", "Row", "replicate", "speed", "table"]
+__all__ = ["SETS", "Published", "Row", "replicate", "speed", "table", "targets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,42 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def targets(seed: int = 1, rows: int = 60) -> str:
+    """What the joint and the conditional target find relevant: inclusion of three inputs.
+
+    The conditional one by draws from the prior, subset by subset (`conditional_posterior`).
+    """
+    rng = np.random.default_rng(seed)
+    t = np.arange(rows) % 2
+    alone = rng.normal(size=(rows, 3))
+    pair = alone.copy()
+    pair[:, 1] = pair[:, 0] + 0.3 * rng.normal(size=rows)
+    useful = pair.copy()
+    useful[:, 2] += 1.5 * t
+    cases = {
+        "independent inputs, labels at random": alone,
+        "x0 and x1 depend on each other, labels at random": pair,
+        "the same, and x2 tells the classes apart": useful,
+    }
+    lines = ["| inputs | joint: x0, x1, x2 | conditional | prior |", "| --- | --- | --- | --- |"]
+    for name, X in cases.items():
+        joint = av.models.rbf_mixture(X, t, n_kernels=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", av.ConvergenceWarning)
+            tree = av.fit(joint, "reversible_jump", draws=100, random_seed=seed, progressbar=False)
+        model = av.models.rbf_mixture(X, t, n_kernels=2, target="conditional")
+        found = conditional_posterior(model, 40_000, seed)
+        given = (found.probability * found.included).sum("subset").values
+        sizes = np.exp(log_subset_prior(3, 1.0)) * np.array([1, 3, 3, 1])
+        prior = float(sizes @ np.arange(4) / 3)
+        cells = (
+            ", ".join(f"{p:.2f}" for p in values)
+            for values in (tree["fit"].inclusion.values, given)
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} | {prior:.2f} |")
+    return "\n".join(lines)
+
+
 def speed(name: str, proposals: str, sweeps: int = 15000, seed: int = 1) -> dict[str, float]:
     """CPU seconds of one chain; of its sweeps after tuning, accepted births and effective draws.
 
@@ -177,6 +215,9 @@ if __name__ == "__main__":
             for proposals in ("data", "prior"):
                 found = speed(name, proposals)
                 print(name, proposals, {k: round(v, 3) for k, v in found.items()})  # noqa: T201
+        sys.exit()
+    if "--targets" in sys.argv:
+        print(targets())  # noqa: T201
         sys.exit()
     alone = {"scouts": 0} if "--alone" in sys.argv else {}
     print(table([replicate(name, **alone) for name in wanted]))  # noqa: T201

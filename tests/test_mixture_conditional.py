@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 import ardvark as av
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.mixture_background import Evidence
-from ardvark.inference.mixture_conditional import conditional_evidence, states_of
-from ardvark.inference.mixture_runs import _prior_draws, read_mixture
+from ardvark.inference.mixture_conditional import states_of
+from ardvark.inference.mixture_runs import conditional_posterior, read_mixture
 from ardvark.models.registry import sample_data
-from ardvark.models.subset_prior import log_subset_prior
 
 SUBSETS = np.array(list(np.ndindex(2, 2)), bool)
 
@@ -23,16 +20,11 @@ def small(n=14):
     return av.models.rbf_mixture(X, t, n_kernels=2, target="conditional"), X, t
 
 
-def by_prior(model, draws, seed=0, subsets=SUBSETS):
+def by_prior(model, draws, seed=0):
     """Log evidence of each subset by draws from the prior, its error, and the posterior."""
-    read = read_mixture(model, "reversible_jump", av.ReversibleJump())
-    n_inputs = len(read.z)
-    nothing = Evidence(np.zeros(n_inputs), np.zeros(n_inputs))
-    rng = np.random.default_rng(seed)
-    mean, tau, _ = _prior_draws(read.problem(nothing), (draws, n_inputs), read.prior.n_kernels, rng)
-    value, error = conditional_evidence(read.z, read.label, read.prior, (mean, tau), subsets, seed)
-    log_p = value + log_subset_prior(n_inputs, read.prior.expected_inputs)[subsets.sum(axis=1)]
-    return value, error, np.exp(log_p - logsumexp(log_p))
+    found = conditional_posterior(model, draws, seed)
+    np.testing.assert_array_equal(found.included, SUBSETS)
+    return found.log_evidence.values, found.error.values, found.probability.values
 
 
 def test_evidence_of_no_inputs_is_that_of_the_class_probabilities():
@@ -70,6 +62,17 @@ def test_what_the_conditional_target_does_not_have_is_refused():
         av.fit(model, av.ReversibleJump(rungs=2))
     with pytest.raises(UnsupportedPair, match="births come from the prior"):
         av.fit(model, av.ReversibleJump(proposals="prior"))
+
+
+def test_inputs_that_only_describe_each_other_are_not_relevant_to_the_class():
+    """The joint density takes such inputs (`test_mixture_runs.py`); P(t | x) does not."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    X[:, 1] = X[:, 0] + 0.3 * rng.normal(size=60)
+    model = av.models.rbf_mixture(X, np.arange(60) % 2, n_kernels=2, target="conditional")
+    found = conditional_posterior(model, 10000)
+    inclusion = (found.probability * found.included).sum("subset").values
+    assert inclusion.max() < 0.5  # the prior's mean size is 0.8 of two inputs: 0.4 each
 
 
 @pytest.mark.validate

@@ -35,7 +35,7 @@ def test_the_tree_has_its_groups(linear):
     assert tree["subsets"].attrs["sweeps"] == 4 * 2000
     assert float(tree["subsets"]["probability"].sum()) == pytest.approx(1)
     stats = tree["sample_stats"]
-    assert set(stats["move"].values) == {"add", "delete", "exchange", "replace"}
+    assert set(stats["move"].values) == {"add", "delete", "exchange"}
     assert np.all(stats["accepted"] <= stats["tried"]) and np.all(stats["accepted"].sum("size") > 0)
     np.testing.assert_array_equal(
         tree["sample_stats"]["n_inputs"], posterior["included"].sum("feature")

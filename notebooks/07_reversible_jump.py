@@ -1,0 +1,139 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Which inputs? The posterior over subsets
+#
+# A chain that adds, deletes and exchanges inputs has a posterior over *subsets* of them. First it
+# is held against enumeration; then come the wine data under the RBF mixture of Syk00, with all
+# labels and with 30 % of them removed; then inputs that stand in for each other; and at the end
+# what "relevant" means to a joint and to a conditional density.
+
+# %%
+import os
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ardvark as av
+from ardvark.inference.mixture_runs import conditional_posterior
+
+warnings.simplefilter("ignore", av.ConvergenceWarning)  # R-hat is shown instead
+fast = os.environ.get("ARDVARK_FAST") == "1"
+sweeps = 1500 if fast else 15000
+jump = av.ReversibleJump(sweeps=sweeps)
+options = {"draws": 250, "random_seed": 1, "progressbar": False}
+
+# %% [markdown]
+# ## Enumeration against the sampler
+#
+# A regression on eight inputs has 256 subsets, each with its evidence in closed form up to one
+# integral. The chain has seen most of them; errors are Monte Carlo errors.
+
+# %%
+rng = np.random.default_rng(1)
+X = rng.normal(size=(60, 8))
+t = X @ [1.0, 0.5, 0.3, 0.2, 0, 0, 0, 0] + rng.normal(size=60)
+linear = av.models.subset_regression(X, t)
+exact = av.fit(linear, "exact", **options)
+chains = av.fit(linear, jump, **options)
+table = av.subsets(chains).merge(av.subsets(exact), on="features", suffixes=("", "_exact"))
+print(table[["features", "probability", "mcse", "probability_exact"]].head(8).to_string())
+
+# %%
+figure, axis = plt.subplots(figsize=(5, 4))
+axis.errorbar(
+    table["probability_exact"], table["probability"], yerr=2 * table["mcse"], fmt="o", ms=3
+)
+axis.plot([0, 1], [0, 1], lw=0.5, color="k", transform=axis.transAxes)
+axis.set_xscale("log")
+axis.set_yscale("log")
+axis.set_xlabel("P(subset | t), all 256 enumerated")
+axis.set_ylabel("share of sweeps")
+
+# %% [markdown]
+# ## Wine: three classes, 13 inputs
+#
+# Class-conditional mixtures of three shared kernels. Inputs outside the subset have a background
+# density that knows nothing of the classes. Chains start far apart; what brings them together are
+# leaps to allocations that any of them has found.
+
+# %%
+wine = av.load("wine")
+order = np.random.default_rng(1).permutation(len(wine.X))
+train, test = order[:62], order[62:125]
+mixture = av.models.rbf_mixture(wine.X[train], wine.t[train], n_kernels=3)
+jumps = av.fit(mixture, jump, **options)
+print(av.subsets(jumps).head(5).to_string())
+print(av.subset_sizes(jumps).round(3).to_string())
+
+# %%
+labels = np.asarray(wine.t)[train].astype(object)
+labels[np.random.default_rng(2).random(len(labels)) < 0.3] = None
+fewer = av.models.rbf_mixture(wine.X[train], labels, n_kernels=3)
+half_blind = av.fit(fewer, jump, **options)
+for name, model, tree in (("all labels", mixture, jumps), ("30 % removed", fewer, half_blind)):
+    found = av.predict(model, tree, wine.X[test])
+    right = found["class"].values[found.values.argmax(axis=1)] == np.asarray(wine.t)[test]
+    size = tree["sample_stats"]["n_inputs"].values.mean()
+    print(f"{name}: {100 * right.mean():.1f} % of {len(test)} test rows, {size:.1f} inputs")
+
+# %%
+figure, axis = plt.subplots(figsize=(8, 3))
+place = np.arange(13)
+for shift, name, tree in ((-0.2, "all labels", jumps), (0.2, "30 % removed", half_blind)):
+    axis.bar(place + shift, tree["fit"]["inclusion"].values, width=0.4, label=name)
+axis.set_xticks(place, list(wine.X.feature_names), rotation=60, ha="right")
+axis.set_ylabel("P(included)")
+axis.legend()
+
+# %% [markdown]
+# Rows without a label still tell where the kernels are, so little is lost.
+
+# %% [markdown]
+# ## Inputs that stand in for each other
+#
+# Two copies of one signal with a little noise: either will do, and hardly ever both. The inclusion
+# of each alone would hide that one of them is needed. `replacements` finds the pair.
+
+# %%
+signal = rng.normal(size=100)
+X = np.column_stack([signal + 0.2 * rng.normal(size=100) for _ in range(2)])
+X = np.column_stack([X, rng.normal(size=(100, 4))])
+t = (signal + 0.5 * rng.normal(size=100) > 0).astype(int)
+probit = av.models.subset_classification(X, t)
+pair = av.fit(probit, jump, **options)
+print(av.inclusion(pair).round(3).to_string())
+print(av.replacements(pair).head(3).to_string())
+moves = pair["sample_stats"]
+rates = moves["accepted"].sum(("chain", "size")) / moves["tried"].sum(("chain", "size"))
+print(rates.to_series().round(3).to_string())
+
+# %% [markdown]
+# ## What relevance means
+#
+# The labels below are tossed: no input tells the classes apart. But x0 and x1 depend on each other.
+# To the density of inputs *and* labels they are relevant, for together they are described better
+# than apart. Under P(t | x), `target="conditional"`, nothing is. Its chains are NUTS with
+# `SubsetJump`; for three inputs and 60 rows the evidence of each subset is a mean over
+# draws from the prior, which is quicker.
+
+# %%
+X = rng.normal(size=(60, 3))
+X[:, 1] = X[:, 0] + 0.3 * rng.normal(size=60)
+t = rng.integers(2, size=60)
+joint = av.fit(av.models.rbf_mixture(X, t, n_kernels=2), jump, **options)
+conditional = av.models.rbf_mixture(X, t, n_kernels=2, target="conditional")
+found = conditional_posterior(conditional, 2000 if fast else 20000)
+print("joint      ", joint["fit"]["inclusion"].values.round(2))
+print("conditional", (found.probability * found.included).sum("subset").values.round(2))
