@@ -29,6 +29,7 @@ from ardvark.tasks import (
     keep_request,
     known_methods,
     outcome,
+    own_methods,
     prepare,
     request_of,
     run_key,
@@ -97,6 +98,7 @@ def fit(
     """
     methods = known_methods(task.method)
     prepared = prepare(data, task, output)
+    methods = own_methods(prepared.name, task) or methods
     keys = {name: run_key(prepared, name, task) for name in methods}
     found = {name: already_there(out / f"{name}.zarr", keys[name]) for name in methods}
     there = {name: tree for name, tree in found.items() if tree is not None}
@@ -153,6 +155,7 @@ def report(
         command = shlex.join(["ardvark", "report", data, "--out", out.name])
     else:
         prepared = prepare(data, task, output)
+        methods = own_methods(prepared.name, task) or methods
         left_out: dict[str, str] | None = {} if task.nothing_asked else None
         trees = fit_all(prepared.model, methods, task, output, left_out)
         trees.update(at_same_hyperparameters(prepared.model, trees, task, output))

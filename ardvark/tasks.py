@@ -31,6 +31,7 @@ __all__ = [
     "known",
     "known_methods",
     "outcome",
+    "own_methods",
     "prepare",
     "request_of",
     "run_key",
@@ -39,7 +40,12 @@ __all__ = [
 
 DEFAULT_METHODS = "laplace,ep,vb,nuts"
 REQUEST, KEY = "run.json", "run_key"
-DEFAULT_MODELS = {"binary": "ard_classification", "regression": "rvm_regression"}
+DEFAULT_MODELS = {
+    "binary": "ard_classification",
+    "regression": "rvm_regression",
+    "multiclass": "rbf_mixture",
+}
+OWN_METHODS = {"rbf_mixture": "reversible_jump"}  # of a model that the default methods refuse
 
 
 @Parameter(name="*")
@@ -114,6 +120,11 @@ def known_methods(names: str) -> list[str]:
 
     wanted = dict.fromkeys(name.strip() for name in names.split(","))
     return [known("method", name, METHODS) for name in wanted]
+
+
+def own_methods(model: str, task: Task) -> list[str]:
+    """Give the model's own method where none was asked for; nothing: the default ones."""
+    return [OWN_METHODS[model]] if task.nothing_asked and model in OWN_METHODS else []
 
 
 def known(kind: str, name: str, registry: Iterable[str]) -> str:

@@ -128,7 +128,7 @@ def run_chains(
     jumps: int,
     from_data: bool = True,
     rungs: int = 1,
-    scouts: int = 8,
+    scouts: int = 16,
     chains: int = 4,
     seed: int = 0,
 ) -> list[Chain]:

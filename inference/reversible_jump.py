@@ -67,7 +67,7 @@ class ReversibleJump:
     jumps: int | None = None
     proposals: str = "data"
     rungs: int = 1
-    scouts: int = 8
+    scouts: int = 16
 
     def __post_init__(self) -> None:
         positive_integer(self.sweeps, "sweeps")

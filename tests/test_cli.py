@@ -122,7 +122,6 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
         (["report", "--model", "magic"], "unknown model 'magic'; known: ard_classification"),
         (["report", "no_such_data"], "no_such_data"),
         (["report", "no_such_file.csv"], "no_such_file.csv"),
-        (["report", "wine"], "no default model for a multiclass target"),
         (["report", "--out", "no/such/folder/report.html"], "no folder"),
         (["report", "--draws", "many"], "--draws"),
         (["report", "--drwas", "3"], "--drwas"),
@@ -241,6 +240,21 @@ def test_a_default_method_that_refuses_the_model_is_left_out_and_told(
     refusing |= {"laplace", "ep", "nuts"}
     assert main(["fit", str(csv), "--out", str(tmp_path / "none")]) == 2
     assert "no default method fits this model" in capsys.readouterr().err
+
+
+def test_several_classes_have_a_default_model_with_a_method_of_its_own(
+    monkeypatch, tmp_path, capsys
+):
+    asked = []
+
+    def fit(model, method, **settings):
+        asked.append(method)
+        raise UnsupportedPair("enough seen")
+
+    monkeypatch.setattr(av, "fit", fit, raising=False)
+    assert main(["report", "wine", "--out", str(tmp_path / "wine.html")]) == 2
+    assert asked == ["reversible_jump"]
+    assert "model rbf_mixture" in capsys.readouterr().err
 
 
 def test_strict_turns_warnings_into_exit_codes(csv, fitted, tmp_path, monkeypatch, capsys):
