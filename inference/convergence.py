@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from ardvark.inference.chain_statistics import ess_bulk, ess_tail, rhat
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -55,10 +57,10 @@ def convergence(
     if posterior.sizes["draw"] < draws:
         problems.append(f"The sampler stopped after {posterior.sizes['draw']} of {draws} draws")
     least = ESS_PER_CHAIN * chains
-    for part, option in {"bulk": {}, "tail": {"prob": (0.05, 0.95)}}.items():
+    for part, size in {"bulk": ess_bulk, "tail": ess_tail}.items():
         if not names:
             continue
-        ess = _statistic("ess", elements, method=part, **option)
+        ess = size(elements)
         worst = int(np.argmin(ess))
         numbers[f"ess_{part}_min"] = float(ess[worst])
         if not ess[worst] >= least:
@@ -99,12 +101,12 @@ def rhat_problems(
         return ["Every stored variable is constant: the sampler never moved"], {}
     if elements.shape[0] < 2:
         return ["One chain only: R-hat compares chains, use chains >= 2"], {}
-    rhat = _statistic("rhat", elements)
-    worst = int(np.argmax(rhat))
-    numbers = {"rhat_max": float(rhat[worst])}
-    if rhat[worst] <= RHAT_MAX:
+    ratio = rhat(elements)
+    worst = int(np.argmax(ratio))
+    numbers = {"rhat_max": float(ratio[worst])}
+    if ratio[worst] <= RHAT_MAX:
         return [], numbers
-    text = f"R-hat {rhat[worst]:.4g} of {names[worst]} is not at most {RHAT_MAX}: "
+    text = f"R-hat {ratio[worst]:.4g} of {names[worst]} is not at most {RHAT_MAX}: "
     return [text + "the chains disagree; raise tune and draws"], numbers
 
 

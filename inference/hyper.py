@@ -159,8 +159,9 @@ class Sampled:
         approximation itself: not exact, and the tree says so), or "exact" (independent exact
         draws: probit likelihoods with more weights than rows, or few weights).
     scale : bool
-        Also move ARD precisions together with their weights, at a fixed w sqrt(alpha): without it
-        precisions of weights that the data say little about mix badly.
+        Also move ARD precisions together with their weights, at a fixed w sqrt(alpha), and with
+        kernel="exact" given no weights at all: without it precisions of weights that the data say
+        little about mix badly.
     tune : int
         Sweeps of each chain that are thrown away.
     sweeps : int

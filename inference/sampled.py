@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.approximation import Approximation
 from ardvark.inference.block_moves import KERNELS, approximate_or_prior, move_block
-from ardvark.inference.exact import draw_probit
+from ardvark.inference.exact_kernels import MOST_PROPOSALS, run_exact_chain
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.hyper import Sampled
 from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.sampled_kernels import FREEDOM, PROBIT, refresh, run_chain, site_arrays
+from ardvark.inference.sampled_kernels import FREEDOM, PROBIT, run_chain, site_arrays
 from ardvark.inference.sites import Array
 from ardvark.inference.slice_theta import ThetaSweep
 
@@ -155,10 +155,7 @@ def _chain_in_machine_code(
         hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale, rng,
         weights, precisions, trials,
     )  # fmt: skip
-    all_weights = np.zeros((draws, on.size))
-    all_precisions = np.full((draws, on.size), np.inf)
-    all_weights[:, on], all_precisions[:, on] = weights, precisions
-    return all_weights, _named(latent, all_precisions), trials
+    return _everywhere(latent, on, weights, precisions, trials)
 
 
 def _chain_of_exact_draws(
@@ -169,20 +166,31 @@ def _chain_of_exact_draws(
     rng: np.random.Generator,
 ) -> Chain:
     model = hierarchy.model
-    AT = np.ascontiguousarray(model.projection.T)
-    _, alpha = _start(hierarchy, rng)
+    on = np.isfinite(model.precision)  # type: ignore[arg-type]
+    B = np.ascontiguousarray(hierarchy.label[:, None] * model.projection[:, on])
+    alpha = _start(hierarchy, rng)[1][on]
     weights, precisions = np.empty((draws, alpha.size)), np.empty((draws, alpha.size))
     trials = np.empty(draws, np.int64)
-    for i in range(-hyper.tune, draws):
-        given = SiteModel(model.mean, model.projection, model.offset, model.sites, alpha)
-        w, tried = draw_probit(given, rng)
-        refresh(
-            model.projection, AT, model.offset, hierarchy.family, hierarchy.label,
-            hierarchy.extra, hierarchy.shape, hierarchy.rate, w, alpha, hyper.scale, rng,
-        )  # fmt: skip
-        if i >= 0:
-            weights[i], precisions[i], trials[i] = w, alpha, tried
-    return weights, _named(latent, precisions), trials
+    found = run_exact_chain(
+        B, np.ascontiguousarray(B.T), hierarchy.label * model.offset, hierarchy.shape[on],
+        hierarchy.rate[on], alpha, hyper.tune, hyper.scale, rng, weights, precisions, trials,
+    )  # fmt: skip
+    if not found:
+        raise RuntimeError(
+            f"none of {MOST_PROPOSALS} proposals of exact draws was accepted, for {B.shape[0]} "
+            f"rows and {B.shape[1]} weights. Use Sampled(kernel='elliptical')."
+        )
+    return _everywhere(latent, on, weights, precisions, trials)
+
+
+def _everywhere(
+    latent: LatentGaussian, on: NDArray[np.bool_], weights: Array, precisions: Array, trials: Counts
+) -> Chain:
+    """Weights that are off are nothing, at an infinite precision."""
+    all_weights = np.zeros((len(weights), on.size))
+    all_precisions = np.full((len(weights), on.size), np.inf)
+    all_weights[:, on], all_precisions[:, on] = weights, precisions
+    return all_weights, _named(latent, all_precisions), trials
 
 
 def _named(latent: LatentGaussian, precisions: Array) -> dict[str, Array]:

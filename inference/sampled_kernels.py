@@ -6,9 +6,9 @@
 |---|---|---|
 | `_approximate_*` | q of w given alpha: a fixed number of cold EP sweeps | N k² or N³ |
 | `_slide` | elliptical slice of w on q; the ratio needs the predictors alone | N a trial |
-| `_draw_precisions` | alpha given w: Gamma(a + 1/2, b + w²/2) | d |
+| `draw_precisions` | alpha given w: Gamma(a + 1/2, b + w²/2) | d |
 | `_rescale_each` | alpha_j from its prior, w_j sqrt(alpha_j) held; accepted by the sites | N d |
-| `_rescale_all` | every w times c and every alpha over c²: a slice in log c | N a trial |
+| `rescale_all` | every w times c and every alpha over c²: a slice in log c | N a trial |
 
 The two rescalings are alpha's update in the non-centred form of the model: where the data say much
 of a weight the centred draw of alpha mixes well, where they say little the other one does, and a
@@ -33,7 +33,17 @@ from ardvark.inference.ep_kernels import (
 )
 from ardvark.inference.sites import Array, GaussianSites, LogitSites, ProbitSites, Sites
 
-__all__ = ["FREEDOM", "LOGIT", "PROBIT", "refresh", "rescale", "run_chain", "site_arrays"]
+__all__ = [
+    "FREEDOM",
+    "LOGIT",
+    "PROBIT",
+    "draw_precisions",
+    "refresh",
+    "rescale",
+    "rescale_all",
+    "run_chain",
+    "site_arrays",
+]
 
 PROBIT, LOGIT = 1, 2  # and 0 is Gaussian
 LOGIT_AS_PROBIT = 1.702
@@ -52,6 +62,8 @@ def _log_site(family, label, extra, eta):  # type: ignore[no-untyped-def]
     z = label * eta
     if family == LOGIT:
         return -log1p(exp(-z)) if z > 0.0 else z - log1p(exp(z))
+    if z > 9.0:
+        return 0.0  # to the last digit of any sum
     if z > 0.0:
         return log1p(-0.5 * erfc(SQRT_HALF * z))
     if z > -5.0:
@@ -177,7 +189,8 @@ def _propose(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rn
 
 
 @njit(cache=True, error_model="numpy")
-def _draw_precisions(w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+def draw_precisions(w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+    """Draw each free alpha_j given w_j, in place."""
     for j in range(len(w)):
         if rate[j] > 0.0:  # else it is fixed
             alpha[j] = rng.standard_gamma(shape[j] + 0.5) / (rate[j] + 0.5 * w[j] * w[j])
@@ -213,7 +226,7 @@ def _log_scale(move, family, label, extra, still, swing, shapes, weighted):  # t
 
 
 @njit(cache=True, error_model="numpy")
-def _rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+def rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
     """One scale for all free weights and their precisions: slice in its logarithm."""
     shapes, weighted = 0.0, 0.0
     moving = np.zeros(len(w))
@@ -285,7 +298,7 @@ def rescale(A, AT, offset, family, label, extra, shape, rate, w, alpha, rng):  #
     """Both moves at fixed w sqrt(alpha), in place; the number of coordinates that moved."""
     eta = np.dot(A, w) + offset
     accepted = _rescale_each(AT, family, label, extra, eta, w, alpha, shape, rate, rng)
-    _rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng)
+    rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng)
     return accepted
 
 
@@ -294,7 +307,7 @@ def refresh(A, AT, offset, family, label, extra, shape, rate, w, alpha, scale, r
     """Precisions given weights, in the centred form and, with `scale`, in the other one too."""
     if scale:
         rescale(A, AT, offset, family, label, extra, shape, rate, w, alpha, rng)
-    _draw_precisions(w, alpha, shape, rate, rng)
+    draw_precisions(w, alpha, shape, rate, rng)
 
 
 def site_arrays(sites: Sites, rows: int) -> tuple[int, Array, Array] | None:

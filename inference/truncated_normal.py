@@ -19,7 +19,7 @@ minimising a has r(a) = s, where r(a) = E(Z - a | Z > a); then mu = x - h(a), h 
 | formula                                                | code                |
 |--------------------------------------------------------|---------------------|
 | least likely bound first, Gibson et al. 1994            | _ordered_factor     |
-| saddle point, Botev 2017                                | _saddle             |
+| saddle point, Botev 2017                                | saddle              |
 | sequential proposal and its weight, Genz, Botev 2017    | _propose            |
 | accept with probability weight / bound, Botev 2017      | TruncatedNormal     |
 | normal above a > 0 by an exponential, Robert 1995       | _excess             |
@@ -34,12 +34,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import logsumexp
 
 from ardvark.inference.sites import Array
 
-__all__ = ["Proposals", "TruncatedNormal", "log_mean", "standard_excess"]
+__all__ = ["Proposals", "TruncatedNormal", "draw_above", "log_mean", "standard_excess"]
 
 Order = NDArray[np.signedinteger[Any]]
 
@@ -82,7 +81,12 @@ class TruncatedNormal:
             raise np.linalg.LinAlgError("the covariance is not positive definite")
         self._rows = factor / self._scale[:, None]  # T
         self._bound = self.lower[self._order] / self._scale
-        self._tilt, self.log_bound, self.iterations = _saddle(self._rows, start, slack)
+        self._tilt, self.log_bound, self.iterations, gap = saddle(self._rows, start, slack)
+        if gap > 0.0:
+            raise np.linalg.LinAlgError(
+                f"the tilt was not found: Newton's method stopped {gap:.2g} nats before its end. "
+                "The covariance is too close to singular."
+            )
 
     def propose(self, n: int, rng: np.random.Generator) -> Proposals:
         """Make n proposals: all their weights, and the points that are accepted."""
@@ -145,58 +149,6 @@ def log_mean(log_weight: Array) -> tuple[float, float]:
     return value, spread / math.sqrt(max(log_weight.size - 1, 1))
 
 
-# The tilt -------------------------------------------------------------------------------------
-
-
-def _saddle(rows: Array, x: Array, slack: Array) -> tuple[Array, float, int]:
-    """Tilt, value and Newton steps of the concave problem, from an x of slack s > 0."""
-    kappa, hazard, variance = _barrier(slack)
-    value = kappa.sum() - 0.5 * (x @ x)
-    for iteration in range(200):
-        gradient = hazard @ rows - x
-        step = _newton_step(rows, x, slack, hazard, variance)
-        slack_step = rows @ step
-        gain = 0.5 * float(gradient @ step)
-        if gain <= 1e-13 * (1.0 + abs(value)):
-            # One more full step squares the error that is left: where the weights hardly vary, a
-            # tilt that is only nearly right would let some of them pass the bound.
-            x, slack = x + step, slack + slack_step
-            if np.all(slack > 0):
-                kappa, hazard, _ = _barrier(slack)
-                return x - hazard, float(kappa.sum() - 0.5 * (x @ x)), iteration + 1
-            break
-        shrinking = slack_step < 0
-        reach = np.min(-slack[shrinking] / slack_step[shrinking], initial=np.inf)
-        size = min(1.0, 0.95 * float(reach))
-        while size > 1e-10:
-            moved = x + size * step
-            slack_moved = slack + size * slack_step
-            kappa, hazard_moved, variance_moved = _barrier(slack_moved)
-            found = kappa.sum() - 0.5 * (moved @ moved)
-            if found >= value + 0.1 * size * gain - 1e-13 * (1.0 + abs(value)):
-                break
-            size *= 0.5
-        else:
-            break
-        x, slack, value, hazard, variance = moved, slack_moved, found, hazard_moved, variance_moved
-    raise np.linalg.LinAlgError(
-        f"the tilt was not found: Newton's method stopped {gain:.2g} nats before its end. The "
-        "covariance is too close to singular."
-    )
-
-
-def _newton_step(rows: Array, x: Array, slack: Array, hazard: Array, variance: Array) -> Array:
-    """(I + T'WT)^-1 (T'h - x): normal equations, or least squares where they are too coarse."""
-    half = np.sqrt(hazard * slack / variance)[:, None] * rows  # 1 - V = h s, without cancellation
-    matrix = half.T @ half
-    matrix[np.diag_indices_from(matrix)] += 1.0
-    if np.abs(matrix).max(initial=0.0) < 1e10:
-        return np.asarray(cho_solve(cho_factor(matrix, lower=True), hazard @ rows - x))
-    tall = np.concatenate([half, np.eye(x.size)])
-    target = np.concatenate([np.sqrt(hazard * variance / slack), -x])
-    return np.asarray(np.linalg.lstsq(tall, target)[0])
-
-
 def _compiled[F: Callable[..., Any]](function: F) -> F:
     return cast(F, njit(cache=True, error_model="numpy")(function))
 
@@ -205,6 +157,80 @@ def _compiled_loosely[F: Callable[..., Any]](function: F) -> F:
     """Sums may be taken in any order, so that they vectorise."""
     loose = {"reassoc", "contract"}
     return cast(F, njit(cache=True, error_model="numpy", fastmath=loose)(function))
+
+
+# The tilt -------------------------------------------------------------------------------------
+
+
+@_compiled
+def saddle(rows: Array, x: Array, slack: Array) -> tuple[Array, float, int, float]:
+    """Tilt, value and Newton steps of the concave problem, from an x of slack s > 0.
+
+    The last number is 0, or the nats that were missing where Newton's method stopped.
+    """
+    kappa, hazard, variance = _barrier(slack)
+    value = np.sum(kappa) - 0.5 * np.dot(x, x)
+    gain = np.inf
+    for iteration in range(200):
+        step = _newton_step(rows, x, slack, hazard, variance)
+        slack_step = np.dot(rows, step)
+        gain = 0.5 * np.dot(np.dot(hazard, rows) - x, step)
+        if gain <= 1e-13 * (1.0 + abs(value)):
+            # One more full step squares the error that is left: where the weights hardly vary, a
+            # tilt that is only nearly right would let some of them pass the bound.
+            x, slack = x + step, slack + slack_step
+            if np.all(slack > 0.0):
+                kappa, hazard, _ = _barrier(slack)
+                return x - hazard, np.sum(kappa) - 0.5 * np.dot(x, x), iteration + 1, 0.0
+            break
+        size = 1.0
+        for k in range(slack.size):
+            if slack_step[k] < 0.0:
+                size = min(size, -0.95 * slack[k] / slack_step[k])
+        while size > 1e-10:
+            moved, slack_moved = x + size * step, slack + size * slack_step
+            kappa, hazard_moved, variance_moved = _barrier(slack_moved)
+            found = np.sum(kappa) - 0.5 * np.dot(moved, moved)
+            if found >= value + 0.1 * size * gain - 1e-13 * (1.0 + abs(value)):
+                break
+            size *= 0.5
+        if size <= 1e-10:
+            break
+        x, slack, value, hazard, variance = moved, slack_moved, found, hazard_moved, variance_moved
+    return x, value, 0, max(gain, 1e-300)
+
+
+@_compiled
+def _newton_step(rows: Array, x: Array, slack: Array, hazard: Array, variance: Array) -> Array:
+    """(I + T'WT)^-1 (T'h - x): normal equations, or least squares where they are too coarse."""
+    size = x.size
+    root = np.sqrt(hazard * slack / variance)  # 1 - V = h s, without cancellation
+    half = root.reshape(-1, 1) * rows
+    matrix = np.dot(half.T, half)
+    largest = 0.0  # a positive definite matrix has its largest entry on the diagonal
+    for k in range(size):
+        matrix[k, k] += 1.0
+        largest = max(largest, matrix[k, k])
+    if largest < 1e10:
+        return solve_factored(np.linalg.cholesky(matrix), np.dot(hazard, rows) - x)
+    tall = np.concatenate((half, np.eye(size)))
+    target = np.concatenate((np.sqrt(hazard * variance / slack), -x))
+    step: Array = np.linalg.lstsq(tall, target)[0]
+    return step
+
+
+@_compiled
+def solve_factored(lower: Array, right: Array) -> Array:
+    """Solve L L' x = right."""
+    size = right.size
+    x = right.copy()
+    for k in range(size):
+        x[k] = (x[k] - _dot(lower[k], x, k)) / lower[k, k]
+    for k in range(size - 1, -1, -1):
+        x[k] /= lower[k, k]
+        for j in range(k):
+            x[j] -= lower[k, j] * x[k]
+    return x
 
 
 # Univariate, in the log domain ------------------------------------------------------------------
@@ -381,3 +407,26 @@ def _propose(
         if log_weight[i] + rng.standard_exponential() >= log_bound:  # -log(uniform)
             accepted += 1
     return accepted
+
+
+@_compiled
+def draw_above(
+    covariance: Array, lower: Array, rng: np.random.Generator, limit: int
+) -> tuple[Array, int, bool]:
+    """One draw of X (N,), the proposals that it took, and whether there was one at all.
+
+    `TruncatedNormal.first` without its object: the covariance is used once.
+    """
+    factor, order, start, slack = _ordered_factor(covariance, lower)
+    scale = np.diag(factor).copy()
+    point, excess = np.empty_like(lower), np.empty_like(lower)
+    if not np.all(scale > 0.0):
+        return point, 0, False
+    rows = factor / scale.reshape(-1, 1)
+    tilt, log_bound, _, gap = saddle(rows, start, slack)
+    if gap > 0.0:
+        return point, 0, False
+    tried = _first(rows, lower[order] / scale, tilt, log_bound, rng, excess, limit)
+    for k in range(lower.size):
+        point[order[k]] = excess[k] * scale[k] + lower[order[k]]
+    return point, tried, tried <= limit

@@ -1,0 +1,164 @@
+"""Whole sweeps with exact draws in machine code: hierarchical ARD of a probit, weights d >> rows N.
+
+    w_j | alpha_j ~ N(0, 1 / alpha_j),   alpha_j ~ Gamma(a_j, b_j)
+    y = s (A w + o) + e,   e ~ N(0, I),   the data say y > 0
+
+B = s A has the signed rows. Without w, y is N(s o, G), G = I + B diag(1/alpha) B'.
+
+| part of a sweep | what it does | cost |
+|---|---|---|
+| `draw_above` of `truncated_normal.py` | y given alpha and the data, w integrated out: exact | N³ |
+| `_draw_precisions_without` | each alpha_j given y and the others, w integrated out | N² d |
+| `_draw_weights` | w given y and alpha: a prior draw, corrected by its own data | N d |
+| `rescale_all`, `draw_precisions` | as in `sampled_kernels.py` | N d |
+
+The second part is what makes it fast. Given w, a precision hardly leaves its place: a weight that
+is small asks for a large alpha, and a large alpha keeps the weight small. Without w one alpha_j
+changes G by a matrix of rank one, so that with G without j, q = x'G⁻¹x and t = x'G⁻¹y
+
+    log p(y | alpha) = -log(1 + q / alpha_j) / 2 + (t² / alpha_j) / (1 + q / alpha_j) / 2 + const
+
+and a slice in log alpha_j needs no more than these two numbers (a partially collapsed sampler: van
+Dyk & Park 2008). G is assembled afresh once a sweep, G⁻¹ follows the moves by rank one.
+
+Exactness asks that y be a draw given alpha and the data, whatever went before. It is one: the tilt
+of its proposals is found from alpha alone, from nothing at each sweep, to rounding.
+"""
+
+from math import exp, log
+
+import numpy as np
+from numba import njit
+
+from ardvark.inference.sampled_kernels import FAST, PROBIT, draw_precisions, rescale_all
+from ardvark.inference.truncated_normal import draw_above
+
+__all__ = ["MOST_PROPOSALS", "run_exact_chain"]
+
+MOST_PROPOSALS = 1_000_000
+MOST_TRIALS = 200
+WIDTH = 4.0  # of a slice's first bracket: about the spread of log alpha
+# Beyond this q / alpha a rank-one update loses too many digits (six of sixteen here). Slices stay
+# below it, precisions beyond are left to the other moves.
+LARGEST = 1e6
+
+
+@njit(cache=True, error_model="numpy")
+def _log_precision(u, shape, rate, q, square):  # type: ignore[no-untyped-def]
+    """Log density of u = log alpha_j given y and the other precisions."""
+    alpha = exp(u)
+    ratio = q / alpha
+    if not ratio <= LARGEST:
+        return -np.inf
+    told = square / (alpha * (1.0 + ratio)) - log(1.0 + ratio)
+    return shape * u - rate * alpha + 0.5 * told
+
+
+@njit(cache=True, error_model="numpy")
+def _slice_precision(alpha, shape, rate, q, square, rng):  # type: ignore[no-untyped-def]
+    """Move one precision by a slice in its logarithm: stepping out, then shrinking."""
+    here = log(alpha)
+    level = _log_precision(here, shape, rate, q, square) - rng.standard_exponential()
+    low = here - WIDTH * rng.random()
+    high = low + WIDTH
+    while _log_precision(low, shape, rate, q, square) > level:
+        low -= WIDTH
+    while _log_precision(high, shape, rate, q, square) > level:
+        high += WIDTH
+    for _ in range(MOST_TRIALS):
+        new = low + (high - low) * rng.random()
+        if _log_precision(new, shape, rate, q, square) >= level:
+            return exp(new)
+        if new < here:
+            low = new
+        else:
+            high = new
+    return alpha
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _times(R, x, y, product):  # type: ignore[no-untyped-def]
+    """R x into `product`; x'R x and x'y."""
+    rows = len(x)
+    q, t = 0.0, 0.0
+    for n in range(rows):
+        total = 0.0
+        for m in range(rows):
+            total += R[n, m] * x[m]
+        product[n] = total
+        q += total * x[n]
+        t += y[n] * x[n]
+    return q, t
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _change(R, r, c, product, t):  # type: ignore[no-untyped-def]
+    """R - c (R x)(R x)' and r - c t (R x), in place."""
+    rows = len(r)
+    for n in range(rows):
+        factor = c * product[n]
+        r[n] -= t * factor
+        for m in range(rows):
+            R[n, m] -= factor * product[m]
+
+
+@njit(cache=True, error_model="numpy")
+def _draw_precisions_without(BT, R, r, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+    """Each free alpha_j given y, w integrated out. R = G^-1 and r = G^-1 y follow, in place."""
+    product = np.empty(len(r))
+    for j in range(len(alpha)):
+        if rate[j] <= 0.0:  # fixed
+            continue
+        q, t = _times(R, BT[j], r, product)
+        left = 1.0 - q / alpha[j]  # what G without j has and G has not: Sherman & Morrison
+        if not left * (1.0 + LARGEST) > 1.0:
+            continue
+        new = _slice_precision(alpha[j], shape[j], rate[j], q / left, (t / left) ** 2, rng)
+        more = 1.0 / new - 1.0 / alpha[j]
+        _change(R, r, more / (1.0 + more * q), product, t)
+        alpha[j] = new
+
+
+@njit(cache=True, error_model="numpy")
+def _utilities(B, alpha):  # type: ignore[no-untyped-def]
+    """B diag(alpha)^-1/2 and the covariance G of the signed utilities."""
+    H = B / np.sqrt(alpha)
+    G = np.dot(H, H.T)
+    for n in range(len(G)):
+        G[n, n] += 1.0
+    return H, G
+
+
+@njit(cache=True, error_model="numpy")
+def _draw_weights(B, R, y, alpha, rng):  # type: ignore[no-untyped-def]
+    """W given y: Matheron's rule, with R = G^-1."""
+    before = rng.standard_normal(len(alpha)) / np.sqrt(alpha)
+    gap = y - np.dot(B, before) - rng.standard_normal(len(y))
+    return before + np.dot(np.dot(R, gap), B) / alpha
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def run_exact_chain(  # type: ignore[no-untyped-def]
+    B, BT, offset, shape, rate, alpha, tune, scale, rng, weights, precisions, trials
+):  # fmt: skip
+    """Fill `weights`, `precisions` (draws, d) and `trials` (draws,); alpha is the state.
+
+    B and offset have the signs of their rows. rate 0: this precision is fixed. Without `scale`
+    precisions are drawn given the weights alone. True, or False where no proposal was accepted.
+    """
+    ones = np.ones(len(B))
+    for i in range(-tune, len(weights)):
+        _, G = _utilities(B, alpha)
+        y, tried, found = draw_above(G, -offset, rng, MOST_PROPOSALS)
+        if not found:
+            return False
+        R = np.ascontiguousarray(np.linalg.inv(G))
+        if scale:
+            _draw_precisions_without(BT, R, np.dot(R, y), alpha, shape, rate, rng)
+        w = _draw_weights(B, R, y, alpha, rng)
+        if scale:
+            rescale_all(B, offset, PROBIT, ones, ones, w, alpha, shape, rate, rng)
+        draw_precisions(w, alpha, shape, rate, rng)
+        if i >= 0:
+            weights[i], precisions[i], trials[i] = w, alpha, tried
+    return True
