@@ -22,7 +22,7 @@ of θ and the data: it need not have converged, but must not depend on w or on e
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.posterior import Posterior, condition
 from ardvark.inference.sites import Array
 
-__all__ = ["KERNELS", "Moved", "approximate_or_prior", "log_ratio", "move_block"]
+__all__ = ["KERNELS", "Moved", "approximate_or_prior", "log_ratio", "move_block", "slice_angles"]
 
 _MOST_TRIALS = 500  # the bracket has shrunk to nothing long before: only a NaN gets here
 
@@ -83,21 +83,43 @@ def _elliptical(
     there = tails.scale * there
     eta_here, eta_there = model.projection @ here, model.projection @ there
 
-    def log_weight(angle: float) -> float:
-        cos, sin = math.cos(angle), math.sin(angle)
+    def log_weight(cosine: Array, sine: Array, left: Any = None) -> Array:
+        cos, sin = float(cosine[0]), float(sine[0])
         eta = cos * eta_here + sin * eta_there + q.eta_mean
-        return log_ratio(model, q, eta) + tails.log_ratio(cos, sin)
+        return np.array([log_ratio(model, q, eta) + tails.log_ratio(cos, sin)])
 
-    level = log_weight(0.0) - rng.standard_exponential()
-    angle = rng.uniform(0.0, 2.0 * math.pi)
-    low, high = angle - 2.0 * math.pi, angle
+    height = log_weight(np.ones(1), np.zeros(1))
+    (cos,), (sin,), _, trials = slice_angles(log_weight, height, rng)
+    moved = q.mean + cos * here + sin * there
+    return Moved(moved, trials, 1.0, sin != 0.0)
+
+
+def slice_angles(
+    log_weight: Callable[[Array, Array, Any], Array], height: Array, rng: np.random.Generator
+) -> tuple[Array, Array, Array, int]:
+    """One new angle on the ellipse of each chain: cosines, sines, log weights there, and trials.
+
+    `log_weight(cosine, sine, left)` is of the chains `left` alone, at an angle each; `height` is of
+    all of them where they are, at cosine 1.
+    """
+    chains = len(height)
+    threshold = height - rng.standard_exponential(chains)  # MAM10 step 2
+    angle = 2.0 * np.pi * rng.random(chains)  # MAM10 step 3
+    low, high = angle - 2.0 * np.pi, angle.copy()
+    new, left = np.array(height), np.arange(chains)
     for trial in range(1, _MOST_TRIALS):
-        if log_weight(angle) >= level:
-            moved = q.mean + math.cos(angle) * here + math.sin(angle) * there
-            return Moved(moved, trial, 1.0, True)
-        low, high = (angle, high) if angle < 0.0 else (low, angle)
-        angle = rng.uniform(low, high)
-    return Moved(weights, _MOST_TRIALS, 1.0, False)
+        found = log_weight(np.cos(angle[left]), np.sin(angle[left]), left)  # MAM10 step 4
+        good = found >= threshold[left]
+        new[left[good]] = found[good]
+        left = left[~good]
+        if not left.size:
+            return np.cos(angle), np.sin(angle), new, trial
+        below = angle[left] < 0  # MAM10 step 8: shrink to the side of the rejected angle
+        low[left[below]] = angle[left[below]]
+        high[left[~below]] = angle[left[~below]]
+        angle[left] = low[left] + (high - low)[left] * rng.random(left.size)
+    angle[left] = 0.0
+    return np.cos(angle), np.sin(angle), new, _MOST_TRIALS
 
 
 class _Tails:

@@ -4,8 +4,8 @@
 
 ArviZ takes elements one after the other, which for thousands of weights costs more than sampling
 them. Here ranks are sorted together, and autocovariances are summed in machine code and only up to
-the lag where Geyer's sequence ends; elements whose sequence is still going after `MOST_LAGS` are
-left to ArviZ and its Fourier transform.
+the lag where Geyer's sequence ends; only elements whose sequence goes on after `MOST_LAGS` need a
+Fourier transform.
 
 | Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021 | code |
 |---|---|
@@ -15,13 +15,13 @@ left to ArviZ and its Fourier transform.
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
 from math import log10, sqrt
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 __all__ = ["ess_bulk", "ess_tail", "rhat"]
@@ -41,7 +41,7 @@ def rhat(draws: Array) -> Array:
 
 def ess_bulk(draws: Array) -> Array:
     """Effective sample size of the normal scores."""
-    return _by_blocks(draws, lambda d: _sizes(_scores(_split(d)), d, method="bulk"))
+    return _by_blocks(draws, lambda block: _sizes(_scores(_split(block))))
 
 
 def ess_tail(draws: Array) -> Array:
@@ -49,7 +49,7 @@ def ess_tail(draws: Array) -> Array:
     return _by_blocks(draws, _tail_block)
 
 
-def _by_blocks(draws: Array, statistic: Any) -> Array:
+def _by_blocks(draws: Array, statistic: Callable[[Array], Array]) -> Array:
     chains, length, elements = draws.shape
     found = np.full(elements, np.nan)
     if length < LEAST_DRAWS:
@@ -67,16 +67,16 @@ def _rhat_block(draws: Array) -> Array:
     with np.errstate(all="ignore"):  # infinite values have no distance: NaN, which fails the check
         folded = np.abs(split - np.median(split, axis=(1, 2), keepdims=True))
         # of two values each equally often, all are as far from the median: then the bulk counts
-        return np.fmax(_rhat(_scores(split)), _rhat(_scores(folded)))
+        larger: Array = np.fmax(_rhat(_scores(split)), _rhat(_scores(folded)))
+    return larger
 
 
 def _tail_block(draws: Array) -> Array:
     flat = np.moveaxis(draws, 2, 0).reshape(draws.shape[2], -1)
     sizes = []
     for limit in np.quantile(flat, (0.05, 0.95), axis=1):
-        below = (draws <= limit).astype(np.float64)
-        sizes.append(_sizes(_split(below), below, method="identity"))
-    return np.minimum(*sizes)
+        sizes.append(_sizes(_split((draws <= limit).astype(np.float64))))
+    return np.minimum(sizes[0], sizes[1])
 
 
 def _split(draws: Array) -> Array:
@@ -93,19 +93,25 @@ def _scores(split: Array) -> Array:
     rank = 0.5 * np.arange(2 * total + 1)
     with np.errstate(invalid="ignore"):  # rank 0 does not occur
         table = ndtri((rank - 0.375) / (total + 0.25))  # Blom 1958
-    return _ranked(flat, np.argsort(flat, axis=1), table).reshape(split.shape)
+    scores: Array = _ranked(flat, np.argsort(flat, axis=1), table)
+    return scores.reshape(split.shape)
 
 
-def _sizes(split: Array, draws: Array, method: str) -> Array:
-    found = _ess(split, MOST_LAGS)
+def _sizes(split: Array) -> Array:
+    found: Array = _ess(split, np.empty((0, 0)), MOST_LAGS)
     slow = np.flatnonzero(found < 0.0)
     if slow.size:
-        ess = import_module("arviz_stats").ess  # slow to import: not before it is needed
-        if method == "identity":
-            found[slow] = np.ravel(ess(np.moveaxis(split[slow], 0, 2), method=method))
-        else:
-            found[slow] = np.ravel(ess(draws[:, :, slow], method=method))
-    return np.asarray(found)
+        found[slow] = _ess(split[slow], _covariances(split[slow]), split.shape[2])
+    return found
+
+
+def _covariances(split: Array) -> Array:
+    """Autocovariances at every lag, mean over the half chains."""
+    length = split.shape[2]
+    size = next_fast_len(2 * length, real=True)
+    waves = rfft(split - split.mean(axis=2, keepdims=True), size, axis=2)
+    power: Array = irfft(np.mean(np.abs(waves) ** 2, axis=1) / length, size, axis=1)
+    return power[:, :length]
 
 
 @njit(cache=True, error_model="numpy")
@@ -141,8 +147,10 @@ def _rhat(split):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _covariance(split, lag):  # type: ignore[no-untyped-def]
-    """Autocovariance at a lag, mean over the centred half chains."""
+def _covariance(split, lag, known):  # type: ignore[no-untyped-def]
+    """Autocovariance at a lag, mean over the centred half chains; looked up where it is known."""
+    if len(known):
+        return known[lag]
     chains, length = split.shape
     total = 0.0
     for c in range(chains):
@@ -152,8 +160,11 @@ def _covariance(split, lag):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _ess(split, most_lags):  # type: ignore[no-untyped-def]
-    """Geyer's initial monotone sequence as ArviZ has it; -1 where it is longer than `most_lags`."""
+def _ess(split, known, most_lags):  # type: ignore[no-untyped-def]
+    """Geyer's initial monotone sequence as ArviZ has it; -1 where it is longer than `most_lags`.
+
+    `known` has the autocovariances of every element and lag, or nothing: they are then summed.
+    """
     elements, chains, length = split.shape
     found, rho = np.empty(elements), np.zeros(length)
     for e in range(elements):
@@ -165,17 +176,18 @@ def _ess(split, most_lags):  # type: ignore[no-untyped-def]
         for c in range(chains):
             means[c] = np.mean(one[c])
             one[c] -= means[c]
-        within = _covariance(one, 0) * length / (length - 1.0)
+        at = known[e] if len(known) else np.empty(0)
+        within = _covariance(one, 0, at) * length / (length - 1.0)
         plus = within * (length - 1.0) / length
         if chains > 1:
             plus += np.sum((means - np.mean(means)) ** 2) / (chains - 1)
         rho[:] = 0.0
-        even, odd = 1.0, 1.0 - (within - _covariance(one, 1)) / plus
+        even, odd = 1.0, 1.0 - (within - _covariance(one, 1, at)) / plus
         rho[0], rho[1] = even, odd
         t = 1
         while t < length - 3 and even + odd > 0.0 and t < most_lags:
-            even = 1.0 - (within - _covariance(one, t + 1)) / plus
-            odd = 1.0 - (within - _covariance(one, t + 2)) / plus
+            even = 1.0 - (within - _covariance(one, t + 1, at)) / plus
+            odd = 1.0 - (within - _covariance(one, t + 2, at)) / plus
             if even + odd >= 0.0:
                 rho[t + 1], rho[t + 2] = even, odd
             t += 2

@@ -6,8 +6,8 @@
 
 | source                                             | code                                        |
 |----------------------------------------------------|---------------------------------------------|
-| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `_sweep`, all chains together              |
-| ellipse, threshold, angle, shrinking bracket        |                                            |
+| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `slice_angles` of `block_moves.py`, all    |
+| ellipse, threshold, angle, shrinking bracket        | chains together                            |
 | Nishihara, Murray & Adams 2014: any Gaussian will   | `slice_sample`: N(m, S) is the prior, or   |
 | do for the ellipse, L is the rest of the target     | prior times a share of EP's Gaussian sites |
 
@@ -17,13 +17,13 @@ is exact whatever the ellipse; EP's only makes successive draws less alike. The 
 together: one product for all of them, one call of the sites.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ardvark.errors import InputError
+from ardvark.inference.block_moves import slice_angles
 from ardvark.inference.ep import EP
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.posterior import Posterior, condition
@@ -107,10 +107,16 @@ def slice_sample(
             count = min(BLOCK, total - sweep)
             block = ellipse.draws(count * chains, rng).reshape(count, chains, -1) - ellipse.mean
             pictures = block @ model.projection.T
-        view = np.stack([pictures[step], eta - centre])
-        cosine, sine, height, spent = _sweep(log_rest, centre, view, height, rng)
+        there, here = pictures[step], eta - centre
+
+        def log_weight(
+            cosine: Array, sine: Array, left: Any, there: Array = there, here: Array = here
+        ) -> Array:
+            return log_rest(centre + sine[:, None] * there[left] + cosine[:, None] * here[left])
+
+        cosine, sine, height, spent = slice_angles(log_weight, height, rng)
         w = ellipse.mean + sine[:, None] * block[step] + cosine[:, None] * (w - ellipse.mean)
-        eta = centre + sine[:, None] * view[0] + cosine[:, None] * view[1]
+        eta = centre + sine[:, None] * there + cosine[:, None] * here
         evaluations += spent
         place, left = divmod(sweep - settings.tune, settings.thin)
         if sweep >= settings.tune and left == settings.thin - 1:
@@ -138,28 +144,3 @@ def _start(model: SiteModel, prior: Prior, ellipse: Posterior, chains: int) -> t
     if not np.isfinite(model.sites.log(eta)).all():
         mean, eta = model.mean, prior.eta_mean
     return np.tile(mean, (chains, 1)), np.tile(eta, (chains, 1))
-
-
-def _sweep(
-    log_rest: Callable[[Array], Array],
-    centre: Array,
-    view: Array,
-    height: Array,
-    rng: np.random.Generator,
-) -> tuple[Array, Array, Array, int]:
-    """One new angle for each chain: its cosine and sine, and log L there."""
-    chains = len(height)
-    threshold = height + np.log(rng.random(chains))  # MAM10 step 2
-    angle = 2.0 * np.pi * rng.random(chains)  # MAM10 step 3
-    low, high = angle - 2.0 * np.pi, angle.copy()
-    new, left, spent = np.empty(chains), np.arange(chains), 0
-    while left.size:
-        cosine, sine = np.cos(angle[left])[:, None], np.sin(angle[left])[:, None]
-        new[left] = log_rest(centre + sine * view[0, left] + cosine * view[1, left])  # MAM10 step 4
-        spent += 1
-        left = left[~(new[left] > threshold[left])]
-        below = angle[left] < 0  # MAM10 step 8: shrink to the side of the rejected angle
-        low[left[below]] = angle[left[below]]
-        high[left[~below]] = angle[left[~below]]
-        angle[left] = low[left] + (high - low)[left] * rng.random(left.size)
-    return np.cos(angle), np.sin(angle), new, spent

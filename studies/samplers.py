@@ -154,8 +154,8 @@ def samplers(case: Case) -> dict[str, Callable[[], Draw]]:
     if case.link == "probit" and not 20 < case.inputs < case.rows:
         kernels.append("exact")  # in between nearly every proposal is rejected: `Exact` refuses
     forms = ("integrated", "centred", "non-centred")
-    ours = {kernel: partial(_sweeps, case, kernel) for kernel in kernels}
-    return ours | {form: partial(_nutpie, case, form) for form in forms}
+    found: dict[str, Callable[[], Draw]] = {k: partial(_sweeps, case, k) for k in kernels}
+    return found | {form: partial(_nutpie, case, form) for form in forms}
 
 
 def quantities(case: Case, w: np.ndarray) -> np.ndarray:

@@ -108,14 +108,34 @@ def test_ratio_is_constant_where_the_sites_are_gaussian():
     assert moved.moved and moved.acceptance == pytest.approx(1.0, abs=1e-9)
 
 
-def test_ratio_equals_the_difference_of_full_log_densities():
+@pytest.mark.parametrize("kind", ["weights", "offset", "dense"])
+def test_ratio_equals_the_difference_of_full_log_densities(kind):
     """Beside the sites' own formula: target minus q over all weights, at two points."""
-    model = probit_model("offset")
+    model = probit_model(kind)
     q = EP(max_sweeps=2).approximate(model).posterior
     one, two = np.array([0.4, -1.0]), np.array([2.0, 0.3])
     full = [float(model.log_joint(w) - q.log_density(w)) for w in (one, two)]
     short = [log_ratio(model, q, model.predictor(w)) for w in (one, two)]
     assert full[0] - full[1] == pytest.approx(short[0] - short[1], abs=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["offset", "dense"])
+def test_a_trial_costs_one_look_at_the_sites(kind):
+    """N predictors, once for the level and once a trial: no density of all weights."""
+    model, seen = probit_model(kind), []
+    sign = model.sites.sign
+
+    def log(eta):
+        seen.append(np.shape(eta))
+        return log_ndtr(sign * eta)
+
+    q = EP().approximate(model).posterior
+    sites = GraphSites(log, lambda eta: None)
+    watched = SiteModel(
+        model.mean, model.projection, model.offset, sites, model.precision, model.covariance
+    )
+    moved = move_block(watched, q, np.zeros(2), np.random.default_rng(8), "elliptical", 6.0)
+    assert seen == [(12,)] * (moved.trials + 1)
 
 
 def test_a_rule_without_an_answer_leaves_the_prior():

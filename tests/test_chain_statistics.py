@@ -25,7 +25,7 @@ def chains(n=300, m=3, seed=0):
 @pytest.mark.parametrize(("n", "m"), [(300, 3), (301, 2), (5, 4), (40, 1)])
 @pytest.mark.parametrize("lags", [400, 6])
 def test_same_as_arviz(n, m, lags, monkeypatch):
-    """With few lags the slow elements go to ArviZ, the others do not."""
+    """With few lags the slow elements go the way of Fourier, the others do not."""
     monkeypatch.setattr(chain_statistics, "MOST_LAGS", lags)
     draws = chains(n, m)
     known = {

@@ -168,6 +168,18 @@ def test_same_draws_in_one_process_and_in_two():
     assert all(np.array_equal(one[n].values, two[n].values) for n in ("w", "alpha", "bias"))
 
 
+@pytest.mark.validate
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("block", ["EPStep", "VBStep", "ExactProbitStep"])
+def test_same_draws_where_processes_begin_from_nothing(context, block):
+    """Steps are sent there as they are: nothing may hang on what the parent had compiled."""
+    model = hierarchical()
+    steps = all_steps(model, getattr(av.steps, block))
+    one = sample(model, steps, 20, 5)["posterior"]
+    two = sample(model, steps, 20, 5, cores=2, mp_ctx=context)["posterior"]
+    assert all(np.array_equal(one[n].values, two[n].values) for n in ("w", "alpha", "bias"))
+
+
 def test_never_chosen_unasked():
     model = hierarchical()
     for step in all_steps(model):
