@@ -157,7 +157,7 @@ class Sampled:
         How weights move given θ: "elliptical" (a slice on an ellipse of the approximation, never
         rejects), "independence" (Metropolis-Hastings with proposals from it), "draw" (the
         approximation itself: not exact, and the tree says so), or "exact" (independent exact
-        draws: probit likelihoods with more weights than rows, or few weights).
+        draws: probit and logit likelihoods with more weights than rows, or few weights).
     scale : bool
         Also move ARD precisions together with their weights, at a fixed w sqrt(alpha), and with
         kernel="exact" given no weights at all: without it precisions of weights that the data say

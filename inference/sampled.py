@@ -26,7 +26,7 @@ from ardvark.inference.exact_kernels import MOST_PROPOSALS, run_exact_chain
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.hyper import Sampled
 from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.sampled_kernels import FREEDOM, PROBIT, run_chain, site_arrays
+from ardvark.inference.sampled_kernels import FREEDOM, LOGIT, PROBIT, run_chain, site_arrays
 from ardvark.inference.sites import Array
 from ardvark.inference.slice_theta import ThetaSweep
 
@@ -73,16 +73,16 @@ def sample_chains(
     if hierarchy is None or type(rule).__name__ != "EP":
         if hyper.kernel == "exact" and hierarchy is None:
             raise UnsupportedPair(
-                "Sampled(kernel='exact') needs a probit likelihood and no hyperparameter beside "
-                "ARD precisions with Gamma priors. Use kernel='elliptical'."
+                "Sampled(kernel='exact') needs a probit or logit likelihood and no hyperparameter "
+                "beside ARD precisions with Gamma priors. Use kernel='elliptical'."
             )
         if hyper.kernel != "exact":
             run = [_sweep_in_python(latent, rule, hyper, draws, rng, tick) for rng in streams]
             return _stacked(run, compiled=False)
     assert hierarchy is not None
-    if hyper.kernel == "exact" and hierarchy.family != PROBIT:
+    if hyper.kernel == "exact" and hierarchy.family not in (PROBIT, LOGIT):
         raise UnsupportedPair(
-            f"Sampled(kernel='exact') needs a probit likelihood; this one is read as "
+            f"Sampled(kernel='exact') needs a probit or logit likelihood; this one is read as "
             f"{type(hierarchy.model.sites).__name__}. Use kernel='elliptical'."
         )
     one = _chain_of_exact_draws if hyper.kernel == "exact" else _chain_in_machine_code
@@ -172,8 +172,9 @@ def _chain_of_exact_draws(
     weights, precisions = np.empty((draws, alpha.size)), np.empty((draws, alpha.size))
     trials = np.empty(draws, np.int64)
     found = run_exact_chain(
-        B, np.ascontiguousarray(B.T), hierarchy.label * model.offset, hierarchy.shape[on],
-        hierarchy.rate[on], alpha, hyper.tune, hyper.scale, rng, weights, precisions, trials,
+        B, hierarchy.label * model.offset, hierarchy.family == LOGIT, hierarchy.shape[on],
+        hierarchy.rate[on], alpha, np.ones(len(B)), hyper.tune, hyper.scale, rng, weights,
+        precisions, trials,
     )  # fmt: skip
     if not found:
         raise RuntimeError(

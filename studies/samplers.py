@@ -6,7 +6,7 @@ Every sampler draws weights and precisions of one posterior, two classes, Gamma(
 
     elliptical      EP(hyper=Sampled()): slices on the ellipse of EP, precisions by Gibbs and scale
     independence    the same with Metropolis-Hastings proposals from EP
-    exact           exact draws of the weights (probit), precisions with the weights integrated out
+    exact           exact draws of the weights, precisions with the weights integrated out
     integrated      nutpie, NUTS with the precisions integrated out (Student-t weights)
     centred, non-centred    nutpie, NUTS on weights and precisions
 
@@ -14,8 +14,8 @@ The effective size is the bulk ESS, over the draws of two chains, of every weigh
 eta_n, the log likelihood and log |w|²: the least of all of them, the least of the predictors, and
 the median of the weights. CPU seconds are of this process: sampling and tuning alone (no check of
 convergence, no tree), and what was done before the first draw: to compile, or to read the graph
-and load machine code from its cache. Each sampler is run twice: a short run says how many draws
-fit into the seconds asked for, `PILOT` at least.
+and load machine code from its cache. A short run before says how many draws fit into the seconds
+asked for, which for NUTS is a guess, since its first trees are its largest: `--draws` is safer.
 """
 
 import argparse
@@ -151,7 +151,7 @@ def _graph(case: Case, form: str) -> Any:
 def samplers(case: Case) -> dict[str, Callable[[], Draw]]:
     """Give those that can sample the case, by name."""
     kernels = ["elliptical", "independence"]
-    if case.link == "probit" and not 20 < case.inputs < case.rows:
+    if not 20 < case.inputs < case.rows:
         kernels.append("exact")  # in between nearly every proposal is rejected: `Exact` refuses
     forms = ("integrated", "centred", "non-centred")
     found: dict[str, Callable[[], Draw]] = {k: partial(_sweeps, case, k) for k in kernels}
@@ -168,30 +168,36 @@ def quantities(case: Case, w: np.ndarray) -> np.ndarray:
     return np.concatenate([eta, log_likelihood, np.log(np.sum(w**2, axis=-1, keepdims=True))], -1)
 
 
-def measure(case: Case, seconds: float, chosen: list[str] | None = None) -> Iterator[Measured]:
-    """Each sampler for about so many CPU seconds."""
+def measure(
+    case: Case, seconds: float, chosen: list[str] | None = None, draws: int | None = None
+) -> Iterator[Measured]:
+    """Each sampler for about so many CPU seconds, or for so many draws per chain."""
     for name, make in samplers(case).items():
         if chosen and name not in chosen:
             continue
         begin = time.process_time()
         draw = make()
         setup = time.process_time() - begin
+        many = draws or _affordable(draw, case, seconds)
         begin = time.process_time()
-        draw(PILOT, PILOT)
-        pilot = (time.process_time() - begin) / (2 * PILOT)
-        most = min(MOST_DRAWS, MOST_NUMBERS // (CHAINS * case.inputs))
-        draws = int(np.clip(seconds / pilot - TUNE, 2 * PILOT, most))
-        begin = time.process_time()
-        w, diverged = draw(draws, TUNE)
+        w, diverged = draw(many, TUNE)
         spent = time.process_time() - begin
         others = quantities(case, w)
         of_weights, of_others = ess_bulk(w), ess_bulk(others)
         worst = max(float(rhat(w).max()), float(rhat(others).max()))
         least = min(float(of_weights.min()), float(of_others.min()))
         yield Measured(
-            name, draws, least, float(of_others[: case.rows].min()), float(np.median(of_weights)),
+            name, many, least, float(of_others[: case.rows].min()), float(np.median(of_weights)),
             spent, setup, diverged, worst,
         )  # fmt: skip
+
+
+def _affordable(draw: Draw, case: Case, seconds: float) -> int:
+    begin = time.process_time()
+    draw(PILOT, PILOT)
+    pilot = (time.process_time() - begin) / (2 * PILOT)
+    most = min(MOST_DRAWS, MOST_NUMBERS // (CHAINS * case.inputs))
+    return int(np.clip(seconds / pilot - TUNE, 2 * PILOT, most))
 
 
 def table(measured: list[Measured]) -> str:
@@ -217,10 +223,11 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=CASES, help="default: all of them")
     parser.add_argument("--sampler", action="append", choices=names, help="default: all of them")
     parser.add_argument("--seconds", type=float, default=20.0, help="of sampling, each")
+    parser.add_argument("--draws", type=int, help="per chain, in place of seconds")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in options.case or CASES:
-        measured = list(measure(CASES[name], options.seconds, options.sampler))
+        measured = list(measure(CASES[name], options.seconds, options.sampler, options.draws))
         if options.json:
             rows = [m._asdict() | {"case": name, "rate": m.rate} for m in measured]
             sys.stdout.write(json.dumps(rows) + "\n")

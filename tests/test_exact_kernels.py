@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import gamma, multivariate_normal
+from scipy.stats import gamma, kstwobign, logistic, multivariate_normal, norm
 from test_sampled import draw_labels, functionals, run, small_data, z_of
 
 import ardvark as av
@@ -10,11 +10,13 @@ from ardvark.inference.exact_kernels import (
     LARGEST,
     _draw_precisions_without,
     _draw_weights,
+    _log_kolmogorov,
     _log_precision,
+    _log_variance,
     _utilities,
     run_exact_chain,
 )
-from ardvark.inference.sampled_kernels import PROBIT, draw_precisions
+from ardvark.inference.sampled_kernels import LOGIT, PROBIT, draw_precisions
 from ardvark.inference.truncated_normal import TruncatedNormal, draw_above
 
 N, D, A_SHAPE, B_RATE = 6, 3, 2.5, 1.5
@@ -34,7 +36,7 @@ def problem(n=12, d=30, seed=0):
 def test_density_of_a_precision_is_that_of_the_utilities():
     """Two routes: the rank-one formula, and the Gaussian of y with prior and Jacobian of log."""
     B, _, alpha, y, _ = problem()
-    G, x = _utilities(B[:, 1:], alpha[1:])[1], B[:, 0]
+    G, x = _utilities(B[:, 1:], alpha[1:]), B[:, 0]
     R = np.linalg.inv(G)
     q, t = x @ R @ x, x @ R @ y
     grid = np.linspace(-6.0, 4.0, 9)
@@ -57,10 +59,10 @@ def test_the_inverse_follows_the_moves(extreme):
     if extreme:
         alpha[:3] = 1e-4
     before = alpha.copy()
-    R = np.linalg.inv(_utilities(B, alpha)[1])
+    R = np.linalg.inv(_utilities(B, alpha))
     r = R @ y
     _draw_precisions_without(BT, R, r, alpha, np.ones(alpha.size), rate, rng)
-    truth = np.linalg.inv(_utilities(B, alpha)[1])
+    truth = np.linalg.inv(_utilities(B, alpha))
     assert np.abs(R - truth).max() < 1e-8 * np.abs(truth).max()
     assert np.abs(r - truth @ y).max() < 1e-8 * np.abs(truth @ y).max()
     assert alpha[5] == before[5]  # its precision is fixed
@@ -72,7 +74,7 @@ def test_a_slice_draws_from_the_density():
     B, BT, alpha, y, rng = problem(n=4, d=2, seed=5)
     kept = []
     for _ in range(20_000):
-        R = np.linalg.inv(_utilities(B, alpha)[1])
+        R = np.linalg.inv(_utilities(B, alpha))
         _draw_precisions_without(BT, R, R @ y, alpha, np.full(2, 1.5), np.array([0.5, 0.0]), rng)
         kept.append(np.log(alpha[0]))
     x, G = B[:, 0], np.eye(4) + np.outer(B[:, 1], B[:, 1]) / alpha[1]
@@ -87,7 +89,7 @@ def test_a_slice_draws_from_the_density():
 
 def test_weights_given_utilities_have_the_moments_of_a_regression():
     B, _, alpha, y, rng = problem(n=4, d=6, seed=6)
-    R = np.linalg.inv(_utilities(B, alpha)[1])
+    R = np.linalg.inv(_utilities(B, alpha))
     draws = np.array([_draw_weights(B, R, y, alpha, rng) for _ in range(8000)])
     V = np.linalg.inv(np.diag(alpha) + B.T @ B)
     assert (np.abs(draws.mean(axis=0) - V @ B.T @ y) / np.sqrt(np.diag(V) / 8000)).max() < 4
@@ -96,7 +98,7 @@ def test_weights_given_utilities_have_the_moments_of_a_regression():
 
 def test_one_draw_above_is_that_of_the_object():
     B, _, alpha, y, _ = problem(seed=7)
-    G = _utilities(B, alpha)[1]
+    G = _utilities(B, alpha)
     point, tried, found = draw_above(G, 0.1 * y, np.random.default_rng(1), 10_000)
     other, proposals = TruncatedNormal(G, 0.1 * y).first(np.random.default_rng(1))
     assert found and tried == proposals
@@ -104,13 +106,32 @@ def test_one_draw_above_is_that_of_the_object():
     assert not draw_above(np.zeros((2, 2)), np.zeros(2), np.random.default_rng(1), 10)[2]
 
 
+# A logit is a probit of random variances ---------------------------------------------------------
+
+
+def test_density_of_the_root_of_half_a_variance():
+    k = np.linspace(0.15, 3.0, 40)
+    known = kstwobign.pdf(k)
+    assert np.allclose(np.exp([_log_kolmogorov(x) for x in k]), known, rtol=1e-7, atol=1e-12)
+    assert abs(_log_kolmogorov(0.8) - _log_kolmogorov(0.8 + 1e-9)) < 1e-7  # the series meet
+
+
+def test_the_mixture_is_logistic():
+    """Gaussian noise under these variances, by quadrature."""
+    u = np.linspace(-6.0, 8.0, 4001)
+    weight = np.exp([_log_variance(x, 0.0) for x in u]) * 0.5 * np.exp(0.5 * u) * (u[1] - u[0])
+    for e in (0.0, 0.7, 3.0, 8.0):
+        mixed = np.sum(weight * 0.5 * norm.pdf(e, scale=np.exp(0.5 * u)))
+        assert mixed == pytest.approx(logistic.pdf(e), rel=1e-6)
+
+
 # One posterior ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [True, False])
-def test_more_weights_than_rows(scale):
+@pytest.mark.parametrize(("link", "scale"), [("probit", True), ("probit", False), ("logit", True)])
+def test_more_weights_than_rows(link, scale):
     X, t = small_data(6, 8, seed=4)
-    wide = av.models.ard_classification(X, t, bias=False, a=1.5, b=0.5)
+    wide = av.models.ard_classification(X, t, link=link, bias=False, a=1.5, b=0.5)
     exact = run(wide, draws=4000 if scale else 12_000, kernel="exact", scale=scale)
     assert z_of(run(wide), exact).max() < 4
 
@@ -120,8 +141,8 @@ def test_more_weights_than_rows(scale):
 
 def sweep(B, offset, alpha, shape, rate, rng, fault):
     """`run_exact_chain` by hand, so that a part of it can be broken."""
-    R = np.linalg.inv(_utilities(B, alpha)[1])
-    y = draw_above(_utilities(B, alpha)[1], -offset, rng, 100_000)[0]
+    R = np.linalg.inv(_utilities(B, alpha))
+    y = draw_above(_utilities(B, alpha), -offset, rng, 100_000)[0]
     told = R.copy() if fault == "stale inverse" else R
     if fault == "forgotten noise":
         y = y + rng.normal(size=y.size)
@@ -131,22 +152,26 @@ def sweep(B, offset, alpha, shape, rate, rng, fault):
     return w
 
 
-def geweke(rounds, fault=None, compiled=False):
+def geweke(rounds, fault=None, compiled=False, family=PROBIT):
     rng = np.random.default_rng(11)
     shape, rate = np.full(D, A_SHAPE), np.full(D, B_RATE)
     alpha = rng.gamma(A_SHAPE, 1 / B_RATE, size=(rounds, D))
     w = rng.normal(size=(rounds, D)) / np.sqrt(alpha)
     independent = np.array([functionals(*pair, ROWS) for pair in zip(w, alpha, strict=True)])
     seen, w, alpha = np.empty((rounds, 10)), w[0], alpha[0].copy()
+    variance = np.ones(N)
     out = np.empty((1, D)), np.empty((1, D)), np.empty(1, np.int64)
     told = shape + 0.5 if fault == "gamma shape" else shape
     for i in range(rounds):
-        sign = draw_labels(PROBIT, ROWS @ w + OFFSET, rng)
+        sign = draw_labels(family, ROWS @ w + OFFSET, rng)
         B = sign[:, None] * ROWS
         shift = np.zeros(N) if fault == "forgotten offset" else sign * OFFSET
         if compiled:
-            BT = np.ascontiguousarray(B.T)
-            assert run_exact_chain(B, BT, shift, told, rate, alpha, 0, True, rng, *out)
+            if fault == "one variance":
+                variance[:] = 1.0
+            assert run_exact_chain(
+                B, shift, family == LOGIT, told, rate, alpha, variance, 0, True, rng, *out
+            )
             w = out[0][0]
         else:
             w = sweep(B, shift, alpha, told, rate, rng, fault)
@@ -156,9 +181,13 @@ def geweke(rounds, fault=None, compiled=False):
     return np.abs(batches.mean(axis=0) - independent.mean(axis=0)) / error
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_geweke(compiled):
-    assert geweke(20_000, compiled=compiled).max() < 4
+@pytest.mark.parametrize(("compiled", "family"), [(True, PROBIT), (True, LOGIT), (False, PROBIT)])
+def test_geweke(compiled, family):
+    assert geweke(20_000, compiled=compiled, family=family).max() < 4
+
+
+def test_geweke_sees_a_logit_taken_for_a_probit():
+    assert geweke(10_000, "one variance", compiled=True, family=LOGIT).max() > 5
 
 
 @pytest.mark.parametrize(
