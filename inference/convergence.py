@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.chain_statistics import ess_bulk, ess_tail, rhat
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -51,6 +49,8 @@ def convergence(
     Rank-normalised split R-hat, bulk and tail effective sample size (of all elements that are not
     constant), divergences and E-BFMI. A number that cannot be computed counts as failed.
     """
+    from ardvark.inference.chain_statistics import ess_bulk, ess_tail  # numba: when it is needed
+
     names, elements = moving_elements(posterior)
     chains = posterior.sizes["chain"]
     problems, numbers = rhat_problems(names, elements)
@@ -101,6 +101,8 @@ def rhat_problems(
         return ["Every stored variable is constant: the sampler never moved"], {}
     if elements.shape[0] < 2:
         return ["One chain only: R-hat compares chains, use chains >= 2"], {}
+    from ardvark.inference.chain_statistics import rhat
+
     ratio = rhat(elements)
     worst = int(np.argmax(ratio))
     numbers = {"rhat_max": float(ratio[worst])}
