@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 
 from ardvark.diagnostics.relevance import constant_columns
@@ -54,12 +52,3 @@ def correlation_error(
 def correlation_matrix(draws: Array) -> Array:
     """Correlations of draws (chain, draw, element)."""
     return np.atleast_2d(np.corrcoef(draws.reshape(-1, draws.shape[2]), rowvar=False))
-
-
-def correlation_table(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
-    """Differences r - r* of all pairs of weights of two trees, named on both sides."""
-    from ardvark.diagnostics.agreement import paired_draws
-
-    pairs = paired_draws(tree, reference).only_weights()
-    r, there = correlation_matrix(pairs.ours), correlation_matrix(pairs.theirs)
-    return pd.DataFrame(r - there, index=pairs.names, columns=pairs.names)

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import xarray as xr
@@ -23,6 +22,7 @@ from ardvark.inference.hyper import Fixed, fixed_values
 from ardvark.inference.nuts import NUTS
 from ardvark.inference.routes import family_of
 from ardvark.inference.sites import GaussianSites, ProbitSites
+from ardvark.inference.target import told_names
 
 __all__ = ["judges_at"]
 
@@ -34,13 +34,7 @@ def judges_at(model: Any, tree: xr.DataTree) -> list[tuple[str, Any]]:
 
     The first may refuse by `UnsupportedPair`; the last takes all that can be read.
     """
-    told = json.loads(tree.attrs.get("settings", "{}"))
-    weights = told.get("weights")
-    names = {
-        "weights": tuple(weights) if isinstance(weights, list) else weights,
-        "predictor": told.get("predictor", "eta"),
-    }
-    hyper = Fixed(tree)
+    names, hyper = told_names(tree), Fixed(tree)
     family = family_of(model)
     if family == "process":
         return [("elliptical_slice", EllipticalSlice(hyper=hyper, thin=THIN, **names))]

@@ -12,6 +12,7 @@ the first row, p(t) in the second. Many vectors are evaluated at a time; no samp
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ from ardvark.inference.routes import family_of
 from ardvark.inference.sites import Array
 from ardvark.inference.softmax_reading import read_softmax
 
-__all__ = ["GraphTarget", "SiteTarget", "SoftmaxTarget", "Target", "target_of"]
+__all__ = ["GraphTarget", "SiteTarget", "SoftmaxTarget", "Target", "target_of", "told_names"]
 
 CHUNK = 512  # vectors at a time
 LOG_2_PI = float(np.log(2 * np.pi))
@@ -63,7 +64,7 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
         return SoftmaxTarget(model, tree)
     if fixed and family in ("sites", "process"):
         try:
-            return SiteTarget(read_model(model, **_names(tree)), tree)
+            return SiteTarget(read_model(model, **told_names(tree)), tree)
         except UnreadableModel:  # nothing was fixed in it either: the graph is the target
             return GraphTarget(model, tree)
     if fixed and family != "subset":
@@ -73,10 +74,8 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
     return GraphTarget(model, tree)
 
 
-def _names(tree: xr.DataTree) -> dict[str, Any]:
+def told_names(tree: xr.DataTree) -> dict[str, Any]:
     """Names of weights and predictor, as the fit was told them."""
-    import json
-
     settings = json.loads(tree.attrs.get("settings", "{}"))
     weights = settings.get("weights")
     return {
