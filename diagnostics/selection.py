@@ -12,8 +12,9 @@ All have `relevance` in [0, 1] and `rank`, as `relevance.py` defines them. Only 
 between models: a relevance of 0.9 is a weight two sds from zero in one and a share in another.
 
 Monte Carlo errors come from batches of the draws: r_b is the relevance in batch b of B, its error
-sd(r_b) / sqrt(B). To see what that does to ranks and to their agreement (`rank_agreement.py`), batches are drawn anew with
-replacement, all inputs of a batch together: r* = r + mean(r_b*) - mean(r_b).
+sd(r_b) / sqrt(B). To see what that does to ranks and to their agreement (`rank_agreement.py`),
+batches are drawn anew with replacement, all inputs of a batch together:
+r* = r + mean(r_b*) - mean(r_b).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from numpy.typing import NDArray
 from ardvark.diagnostics.relevance import (
     KINDS,
     SAMPLE_DIMS,
+    WITHOUT_WEIGHTS,
     draws_of,
     feature_variables,
     moments,
     relevance,
     relevance_of_weights,
+    sampling_kind,
 )
 from ardvark.diagnostics.subsets import inclusion
 from ardvark.errors import InputError
@@ -199,6 +202,8 @@ def batch_relevance(tree: xr.DataTree, of: str | None = None) -> Array:
         all_weights = np.concatenate(weights, axis=2)
         return np.array([relevance_of_weights(*moments(all_weights[part])) for part in parts])
     kept = {"fit", "constant_data", "optima"} & set(tree.children)
+    if tree.attrs.get("model") in WITHOUT_WEIGHTS and sampling_kind(tree) == "mcmc":
+        kept -= {"fit"}  # its inclusion is over all draws: here each batch counts its own
     groups = {name: tree[name].to_dataset() for name in kept}
     found = []
     for chain, draw in parts:

@@ -101,6 +101,17 @@ def test_monte_carlo_error_is_that_of_repeated_runs():
     assert batch_relevance(tree_of([0.5, 0.8])).shape == (20, 2)
 
 
+def test_inclusion_as_relevance_has_its_monte_carlo_error_unless_it_is_exact():
+    tree = subset_tree([0.9, 0.5, 0.1])
+    tree.attrs["model"] = "rbf_mixture"
+    tree["fit"] = xr.DataTree(xr.Dataset({"inclusion": ("feature", [0.9, 0.5, 0.1])}))
+    found = compare_relevance({"rj": tree})["rj"]
+    binomial = np.sqrt(np.array([0.09, 0.25, 0.09]) / 4000)
+    np.testing.assert_allclose(found["mcse"] / binomial, 1, atol=0.6)  # 20 batches: 16 %
+    tree["posterior"].attrs["sampling_kind"] = "iid"
+    np.testing.assert_allclose(compare_relevance({"all": tree})["all", "mcse"], 0, atol=1e-15)
+
+
 def test_rank_errors_are_large_where_relevances_are_equal():
     table = compare_relevance({"a": tree_of([4.0, 0.1, 0.1, 0.1])})
     assert table["a", "rank_error"].iloc[0] == 0 and table["a", "rank_error"].iloc[1:].min() > 0.2
