@@ -14,6 +14,7 @@ from ardvark.diagnostics.words import count, listed, number, records
 __all__ = ["loo_figure", "loo_part"]
 
 MOST_ROWS = 10  # of the rows that differ most
+TOLERABLE = 0.5  # nats of elpd beyond two standard errors: PSIS has a Monte Carlo error too
 
 
 def loo_part(case: Case) -> dict[str, Any]:
@@ -41,8 +42,10 @@ def _said(case: Case, judge: tuple[str, str] | None) -> tuple[str, str]:
         elpd, se = table["elpd"].iloc[0], table["se"].iloc[0]
         value = f"{number(float(elpd), 4)} ± {number(float(se), 2)}"
         return "", f"elpd over {rows} rows is {value} ({name}, {estimator})."
-    others = table[~table["reference"]]
-    apart = others[others["difference"].abs() > 2 * others["difference_se"] + 0.01 * rows]
+    # a difference from a judge with other hyperparameters is a price, and no disagreement
+    judged = [key[0] in case.like or key[0] == judge[0] for key in found]
+    others = table[~table["reference"].to_numpy() & np.array(judged)]
+    apart = others[others["difference"].abs() > 2 * others["difference_se"] + TOLERABLE]
     high = table[(table["high_khat"].fillna(0).astype(float) > 0).to_numpy()]
     best = table.loc[[judge]].iloc[0]
     value = f"{number(float(best['elpd']), 4)} ± {number(float(best['se']), 2)}"
