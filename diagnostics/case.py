@@ -145,8 +145,10 @@ class Case:
 
     @cached_property
     def relevances(self) -> Relevances:
-        """What every method says of each input."""
-        return read_relevances(self.trees)
+        """What every method says of each input; judges of one method alone only repeat it."""
+        repeated = {judge for judge in self.like.values() if judge != self.reference}
+        told = {name: tree for name, tree in self.trees.items() if name not in repeated}
+        return read_relevances(told)
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], pd.DataFrame]:

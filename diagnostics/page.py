@@ -30,6 +30,7 @@ __all__ = ["Part", "render", "write"]
 type Part = dict[str, Any]
 
 SHOWN = 40  # more rows than this are no figure any more
+SHOWN_INPUTS = 15  # the table beside the figure has more
 TITLES = {
     "verdict": "Verdict",
     "data": "Data and model",
@@ -101,7 +102,7 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
     traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
     chains = [name for name in traced if name in case.worst]
     drawings: dict[str, Callable[[], Any]] = {
-        "relevance": lambda: relevance_figure(case, SHOWN),
+        "relevance": lambda: relevance_figure(case, SHOWN_INPUTS),
         "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN]),
         "closeness": lambda: figures.closeness(
             [(n, j, case.differences[n, j]) for n, j in case.like.items()],

@@ -94,6 +94,7 @@ def _features(case: Case, name: str) -> dict[str, Any] | None:
         "against": judge,
         "shared": len(mine & judged),
         "of": len(mine | judged),
+        "judged": len(judged),
         "added": sorted(mine - judged),
         "missing": sorted(judged - mine),
     }
