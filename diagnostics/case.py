@@ -145,10 +145,14 @@ class Case:
 
     @cached_property
     def relevances(self) -> Relevances:
-        """What every method says of each input; judges of one method alone only repeat it."""
+        """What every method says of each input."""
+        return read_relevances({name: self.trees[name] for name in self.told})
+
+    @property
+    def told(self) -> list[str]:
+        """Methods that say something of their own: the judge of one method only repeats it."""
         repeated = {judge for judge in self.like.values() if judge != self.reference}
-        told = {name: tree for name, tree in self.trees.items() if name not in repeated}
-        return read_relevances(told)
+        return [name for name in self.trees if name not in repeated]
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], pd.DataFrame]:

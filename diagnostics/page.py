@@ -76,6 +76,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
         "figure": figure,
         "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},
         "shown": SHOWN,
+        "drawn": SHOWN_INPUTS,
     }
     return environment.get_template("report.html.j2").render(
         header=header,
@@ -103,7 +104,7 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
     chains = [name for name in traced if name in case.worst]
     drawings: dict[str, Callable[[], Any]] = {
         "relevance": lambda: relevance_figure(case, SHOWN_INPUTS),
-        "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN]),
+        "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN_INPUTS]),
         "closeness": lambda: figures.closeness(
             [(n, j, case.differences[n, j]) for n, j in case.like.items()],
             order=list(case.summaries),

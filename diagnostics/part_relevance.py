@@ -164,7 +164,8 @@ def _groups(case: Case) -> dict[str, Any]:
         return {"groups": [], "methods": {}, "why": why}
     groups = correlated_groups(pd.DataFrame(X, columns=list(names)))
     told = {}
-    for name, tree in case.trees.items():
+    for name in case.told:
+        tree = case.trees[name]
         known = set(groupable(tree))
         if len(groups) and all(set(features) <= known for features in groups["features"]):
             told[name] = group_relevance(tree, groups).drop(columns="features").to_dict("records")
