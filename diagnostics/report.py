@@ -31,6 +31,7 @@ from ardvark.diagnostics.part_predictions import predictions_part
 from ardvark.diagnostics.part_relevance import relevance_part
 from ardvark.diagnostics.part_sensitivity import sensitivity_part
 from ardvark.diagnostics.part_verdict import verdict_part
+from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
 
@@ -91,12 +92,7 @@ def report(
 
 
 def _check(trees: Any, target: Path) -> None:
-    if not isinstance(trees, Mapping) or not trees:
-        raise InputError("trees: expected results of fit by name, {'nuts': tree}, found none")
-    for name, tree in trees.items():
-        if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
-            kind = type(tree).__name__
-            raise InputError(f"trees[{name!r}]: expected a tree with a posterior, found {kind}")
+    check_fits(trees)
     if target.suffix not in (".html", ".htm"):
         raise InputError(f"path: expected a name that ends in .html, found {target.name!r}")
     if not target.absolute().parent.is_dir():
