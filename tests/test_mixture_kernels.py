@@ -247,7 +247,7 @@ def test_ratio_of_a_leap_is_that_of_the_graph_and_leaps_can_be_undone(judge):
     p = judge.problem
     library = library_of(judge, rng)
     table, odds = np.empty((2, 5, 5)), np.empty((2, 4))
-    for _ in range(100):
+    for _ in range(500):
         here, there = judge.state(rng), judge.state(rng)
         ratio = leap_ratio(p, library, here, there, table, odds)
         back = leap_ratio(p, library, there, here, np.empty((2, 5, 5)), np.empty((2, 4)))
