@@ -31,6 +31,7 @@ from scipy.special import ndtr
 
 from ardvark.diagnostics.reference import arviz
 from ardvark.errors import InputError
+from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.predict import MOST_DRAWS, Beliefs, predict
 from ardvark.models.card import card_of
@@ -265,8 +266,7 @@ def _left_out_normal(tree: xr.DataTree, model: Any, weights: Array) -> pd.DataFr
     card = None if model is None else card_of(model)
     if model is None or (card is not None and card.family != "sites"):
         return None
-    graph = card.gaussian() if card is not None and card.gaussian is not None else model
-    belief = Beliefs(read_model(graph), tree)
+    belief = Beliefs(read_model(gaussian_form(model)), tree)
     noise = belief.noise_variance()
     if noise is None or belief.eta.shape != weights.shape:
         return None

@@ -183,7 +183,7 @@ def refit_rows(model: Any, tree: xr.DataTree, *, draws: int = 1000) -> LooRows:
 
     Settings of the method other than its hyperparameters are those by default.
     """
-    from ardvark.inference.compile import replaced_data
+    from ardvark.inference.copies import private_copy, put_data
     from ardvark.inference.fit import fit
     from ardvark.inference.routes import family_of
 
@@ -198,11 +198,10 @@ def refit_rows(model: Any, tree: xr.DataTree, *, draws: int = 1000) -> LooRows:
         for n in range(rows):
             rest = {name: np.delete(values, n, axis=0) for name, values in data.items()}
             one = {name: values[n : n + 1] for name, values in data.items()}
-            with replaced_data(model, rest):
-                left = fit(
-                    model, _again(tree), draws=draws, chains=4, random_seed=1, progressbar=False
-                )
-                elpd[n] = _log_density(model, left, one)
+            with private_copy(model) as own:
+                put_data(own, rest)
+                left = fit(own, _again(tree), draws=draws, random_seed=1, progressbar=False)
+                elpd[n] = _log_density(own, left, one)
     nothing = np.full(rows, np.nan)
     return LooRows(elpd, np.zeros(rows, bool), nothing, REFIT)
 
@@ -241,7 +240,7 @@ def _row_data(model: Any) -> dict[str, Array]:
 
 def _log_density(model: Any, tree: xr.DataTree, one: Mapping[str, Array]) -> float:
     """Log predictive density of one row that is not in the data."""
-    from ardvark.inference.compile import replaced_data
+    from ardvark.inference.copies import private_copy, put_data
     from ardvark.inference.graph import read_model
     from ardvark.inference.routes import prediction_route
 
@@ -249,13 +248,14 @@ def _log_density(model: Any, tree: xr.DataTree, one: Mapping[str, Array]) -> flo
     if route is not None:
         chances = route(model, tree, one["X"], 1).to_numpy()[0]
         return float(np.log(chances[int(one["t_observed"][0])]))
-    latent = read_model(model)
     posterior = tree["posterior"].dataset.stack(sample=("chain", "draw"), create_index=False)
-    draws = {
-        name: posterior[name].transpose("sample", ...).to_numpy()
-        for name in (*latent.weights, *latent.hyper)
-    }
-    with replaced_data(model, one):
+    with private_copy(model) as own:
+        latent = read_model(own)
+        put_data(own, one)
+        draws = {
+            name: posterior[name].transpose("sample", ...).to_numpy()
+            for name in (*latent.weights, *latent.hyper)
+        }
         eta = latent.eta_of(draws)
         theta = {name: draws[name] for name in latent.hyper}
         observed = latent.observed_data[0].get_value()

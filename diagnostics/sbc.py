@@ -29,6 +29,7 @@ import xarray as xr
 from ardvark.diagnostics.describe import fingerprint, installed
 from ardvark.diagnostics.sbc_fit import Replicator
 from ardvark.errors import AccuracyWarning, InputError
+from ardvark.inference.copies import copy_of
 from ardvark.inference.fit import named_method
 from ardvark.inference.methods import METHODS
 from ardvark.inference.tree import describe, dims_of
@@ -106,6 +107,8 @@ def sbc(
     name, settings = named_method(method)
     seed = as_seed(random_seed)
     built = model() if callable(model) and not hasattr(model, "free_RVs") else model
+    if built is model and hasattr(model, "free_RVs"):
+        built = copy_of(model)  # simulated data take the place of the observed ones
     kind = METHODS[name].kind
     held = (kind == "gaussian" and settings.hyper is None) if hold is None else bool(hold)
     if getattr(settings, "hyper", None) is not None and (hold or hasattr(settings.hyper, "values")):

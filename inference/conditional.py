@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,10 @@ from ardvark.inference.sites import Array
 
 __all__ = ["ConditionalModel", "conditional_model"]
 
-# One small model for each reading and number of weights: a second fit only hands new data over.
-_KEPT: weakref.WeakKeyDictionary[LatentGaussian, dict[int, Any]] = weakref.WeakKeyDictionary()
+# One small model for each reading, number of weights and thread: a second fit only hands new data
+# over, and no thread writes into the model of another.
+_Kept = dict[tuple[int, int], Any]
+_KEPT: weakref.WeakKeyDictionary[LatentGaussian, _Kept] = weakref.WeakKeyDictionary()
 
 
 class ConditionalModel:
@@ -61,13 +64,13 @@ def conditional_model(latent: LatentGaussian, theta: Mapping[str, Any]) -> Condi
         **{f"theta_{name}": np.asarray(theta[name], float) for name in latent.hyper},
         **{f"data_{i}": v.get_value() for i, v in enumerate(shared)},
     }
-    kept = _KEPT.setdefault(latent, {})
-    if size not in kept:
-        kept[size] = _build(latent, size, values, log_sites, eta, shared)
+    kept, place = _KEPT.setdefault(latent, {}), (size, get_ident())
+    if place not in kept:
+        kept[place] = _build(latent, size, values, log_sites, eta, shared)
     else:
         for name, value in values.items():
-            kept[size][name].set_value(value)
-    return ConditionalModel(kept[size], prior)
+            kept[place][name].set_value(value)
+    return ConditionalModel(kept[place], prior)
 
 
 def _build(

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
-from ardvark.inference.compile import replaced_data
+from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
@@ -56,7 +56,7 @@ def fit(
         Show what takes longer than two seconds.
     data : iterable of mappings, optional
         Fit each set of values (name of a `pm.Data` → array) on the same compiled graph, and give
-        the list of trees. The model's own data come back afterwards.
+        the list of trees. The model itself is not changed.
 
     Returns
     -------
@@ -78,8 +78,9 @@ def fit(
     trees = []
     for values in data:
         _check_labels(model, values)
-        with replaced_data(model, values):
-            trees.append(_fit_one(model, name, settings, run))
+        with private_copy(model) as own:
+            put_data(own, values)
+            trees.append(_fit_one(own, name, settings, run))
     return trees
 
 

@@ -13,7 +13,7 @@ its covariance do not hold each other fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,8 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.models.card import card_of, copy_data
+from ardvark.inference.copies import copy_data
+from ardvark.models.card import card_of
 
 if TYPE_CHECKING:
     from ardvark.models.card import Precision
@@ -34,6 +35,7 @@ __all__ = [
     "dims_of",
     "form_to_sample",
     "fraction",
+    "gaussian_form",
     "in_order_of",
     "length_known",
     "names_to_store",
@@ -69,10 +71,21 @@ def form_to_sample(model: Any, form: str) -> Form:
         )
     if card is None or build is None or form == "as_written":
         return Form(model, (), "as_written")
+    return Form(_second(model, build), tuple(card.precisions), name)
+
+
+def gaussian_form(model: Any) -> Any:
+    """Give the graph with Gaussian weights: given the weights, their prior no longer matters."""
+    card = card_of(model)
+    return model if card is None or card.gaussian is None else _second(model, card.gaussian)
+
+
+def _second(model: Any, build: Callable[[], Any]) -> Any:
+    """Give the second form of `model`, built once, with the data the model holds now."""
     if model not in _SECOND:
         _SECOND[model] = build()
     copy_data(model, _SECOND[model])
-    return Form(_SECOND[model], tuple(card.precisions), name)
+    return _SECOND[model]
 
 
 def _what(form: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError
-from ardvark.inference.compile import replaced_data
+from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.graph import read_model
 from ardvark.inference.methods import METHODS
 from ardvark.models.card import card_of
@@ -58,9 +58,11 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     asked = json.loads(tree.attrs["settings"])
     settings = kind(**{name: value for name, value in asked.items() if name in kept})
     theta = {name: tree["fit"][name].values for name in latent.hyper}
-    with replaced_data(model, card.new_data(rows)):
-        projection, offset = latent.affine_map(theta)
-        wanted = latent.sites(theta, observed=labels)
+    with private_copy(model) as own:
+        new = read_model(own)
+        put_data(own, card.new_data(rows))
+        projection, offset = new.affine_map(theta)
+        wanted = new.sites(theta, observed=labels)
     fit, error, log_probability = None, [], []
     for precision in tree["selection_path"].precision.values:
         for block, name in blocks.items():

@@ -22,7 +22,9 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.compile import quick, replaced_data
+from ardvark.inference.compile import quick
+from ardvark.inference.copies import private_copy, put_data
+from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.routes import family_of, prediction_route
@@ -80,30 +82,38 @@ def predict(
                 "have no affine predictor whose mean could be taken"
             )
         return _by_family(route, model, tree, X_new, random_seed)
-    card = card_of(model)
-    if card is not None and card.gaussian is not None:
-        model = card.gaussian()  # given the weights, their prior no longer matters
     settings = json.loads(tree.attrs.get("settings", "{}"))
     names = weights if weights is not None else settings.get("weights")
-    latent = read_model(
-        model,
-        weights=tuple(names) if isinstance(names, list) else names,
-        predictor=predictor or settings.get("predictor", "eta"),
-    )
-    values = _new_values(model, latent, X_new)
-    with replaced_data(model, values), _readable_shapes(latent):
-        if "mean_vector" in tree.children.get("fit", {}):
-            belief: _Belief = _Gaussian(latent, tree)
-        else:
-            belief = Beliefs(latent, tree)
-        if bayes_point:
-            belief = belief.at_its_mean()
-        if latent.two_classes:
-            positive = belief.probability(1)
-            return class_table(model, np.stack([1.0 - positive, positive], axis=1))
-        moments = belief.gaussian_noise()
+    with private_copy(gaussian_form(model)) as own:
+        latent = read_model(
+            own,
+            weights=tuple(names) if isinstance(names, list) else names,
+            predictor=predictor or settings.get("predictor", "eta"),
+        )
+        values = _new_values(own, latent, X_new)
+        put_data(own, values)
+        with _readable_shapes(latent):
+            return _prediction(latent, tree, values, bayes_point, random_seed)
+
+
+def _prediction(
+    latent: LatentGaussian,
+    tree: xr.DataTree,
+    values: Mapping[str, Array],
+    bayes_point: bool,
+    random_seed: int,
+) -> xr.DataArray:
+    """Predict at the data that the model of `latent` holds."""
+    gaussian = "mean_vector" in tree.children.get("fit", {})
+    belief: _Belief = _Gaussian(latent, tree) if gaussian else Beliefs(latent, tree)
+    if bayes_point:
+        belief = belief.at_its_mean()
+    if latent.two_classes:
+        positive = belief.probability(1)
+        return class_table(latent.model, np.stack([1.0 - positive, positive], axis=1))
+    moments = belief.gaussian_noise()
     if moments is None:
-        moments = _by_simulation(model, latent, tree, values, random_seed)
+        moments = _by_simulation(latent, tree, values, random_seed)
     return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
 
 
@@ -255,16 +265,18 @@ def _new_values(model: Any, latent: LatentGaussian, X_new: Any) -> dict[str, Arr
 
 
 def _by_simulation(
-    model: Any, latent: LatentGaussian, tree: xr.DataTree, values: Mapping[str, Array], seed: int
+    latent: LatentGaussian, tree: xr.DataTree, values: Mapping[str, Array], seed: int
 ) -> tuple[Array, Array]:
     """Mean and sd of posterior predictive draws, for likelihoods without a closed form."""
     import pymc as pm
 
+    model = latent.model
     rows = max(len(value) for value in values.values())
     fillers = {
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }
-    with replaced_data(model, {**values, **fillers}), quick():
+    put_data(model, fillers)
+    with quick():
         drawn = pm.sample_posterior_predictive(
             tree,
             model=model,

@@ -21,7 +21,6 @@ of it. Data are never rescaled here.
 """
 
 import dataclasses
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -32,7 +31,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ardvark.errors import InputError
-from ardvark.models.card import Card, Precision, copy_data, remember
+from ardvark.models.card import Card, Precision, remember
 from ardvark.models.checks import (
     as_binary,
     as_inputs,
@@ -330,13 +329,10 @@ def with_precisions(
         for block in (("bias", "w") if weights.bias else ("w",))
         if written[block] is not other[block]
     )
-    here = weakref.ref(model)
     card = dataclasses.replace(card, precisions=pairs)
 
     def second(prior: WeightPrior) -> Any:
         graph = build(prior)
-        if (first := here()) is not None:
-            copy_data(first, graph)
         remember(graph, card)
         return graph
 

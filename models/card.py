@@ -2,7 +2,8 @@
 
 A graph has no place for class labels, for how new inputs become its data, or for a second form of
 itself. `remember` keeps these by the identity of the model, and only as long as the model lives:
-a card must therefore never hold its own model (use a weak reference).
+a card must therefore never hold its own model. Second forms have the data of the builder's call:
+`forms.py` gives them those that the model holds now.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from ardvark.models.inputs import Array, Scaling
 
-__all__ = ["Card", "Precision", "card_of", "copy_data", "remember"]
+__all__ = ["Card", "Precision", "card_of", "hand_on", "remember"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +74,10 @@ def card_of(model: Any) -> Card | None:
     return card
 
 
-def copy_data(source: Any, target: Any) -> None:
-    """Give `target` the present data and coordinates of `source`, where they differ."""
-    from pytensor.configdefaults import config
-
-    changed = [
-        variable
-        for variable in source.data_vars
-        if variable.name in target.named_vars
-        and not np.array_equal(variable.get_value(), target[variable.name].get_value())
-    ]
-    # set_data compiles a function for each dim: seconds in the default mode, nothing in this one.
-    with config.change_flags(mode="FAST_COMPILE", cxx=""):
-        for variable in changed:
-            dims = source.named_vars_to_dims.get(variable.name, ())
-            coords = {dim: source.coords[dim] for dim in dims}
-            target.set_data(variable.name, variable.get_value(), coords=coords)
+def hand_on(model: Any, copy: Any) -> None:
+    """Give a copy of a graph the card of the graph."""
+    if model in _CARDS:
+        _CARDS[copy] = _CARDS[model]
 
 
 def _terms(model: Any) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ steps (`target_accept=0.99`).
 """
 
 import dataclasses
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ardvark.errors import InputError
-from ardvark.models.card import Card, Precision, copy_data, remember
+from ardvark.models.card import Card, Precision, remember
 from ardvark.models.checks import (
     as_binary,
     as_inputs,
@@ -176,14 +175,11 @@ def _build(
         return model
 
     model = build(lambda name, dims: _with_precisions(name, dims, card))
-    here = weakref.ref(model)
     pairs = tuple(Precision(name, f"alpha_{name}", card.a, card.b) for name in ("w", "lam"))
     second_card = dataclasses.replace(card, precisions=pairs)
 
     def integrated() -> Any:
         second = build(lambda name, dims: _integrated(name, dims, card))
-        if (first := here()) is not None:
-            copy_data(first, second)
         remember(second, second_card)
         return second
 

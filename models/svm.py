@@ -22,7 +22,6 @@ have changed. Data are never rescaled; the paper's columns have mean 0 and varia
 `av.standardise` makes them.
 """
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ardvark.errors import InputError
-from ardvark.models.card import Card, copy_data, remember
+from ardvark.models.card import Card, remember
 from ardvark.models.checks import as_binary, as_inputs, warn_about_columns
 from ardvark.models.covariances import ARDGaussian, Covariance
 from ardvark.models.kernels import Scale
@@ -80,7 +79,6 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
         return model
 
     model = build(whitened=False)
-    here = weakref.ref(model)
 
     def card(second_form: Any) -> Card:
         return Card(
@@ -91,8 +89,6 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
 
     def whitened() -> Any:
         second = build(whitened=True)
-        if (first := here()) is not None:
-            copy_data(first, second)
         remember(second, card(None))
         return second
 

@@ -105,6 +105,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "latent",
         "adjoint",
         "conditional",
+        "copies",
         "simulate",
         "slice_theta",
         "step_block",

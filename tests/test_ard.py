@@ -12,6 +12,7 @@ from contracts import as_posterior, prior_tree
 from scipy import stats
 
 from ardvark.errors import InputError, InputWarning
+from ardvark.inference.forms import form_to_sample
 from ardvark.models import ard_classification, ard_regression
 from ardvark.models.card import Precision, card_of
 from ardvark.models.inputs import standardise
@@ -162,7 +163,7 @@ def test_second_form_has_the_present_data():
         pm.set_data(
             {"X": X[:5] + 1, "t_observed": np.array([1, 0, 1, 0, 0])}, coords={"row": range(5)}
         )
-    second = card_of(model).integrated()
+    second = form_to_sample(model, "integrated").model
     assert names(second.free_RVs) == ["bias", "w"]
     np.testing.assert_array_equal(second["X"].get_value(), X[:5] + 1)
     np.testing.assert_array_equal(second["t_observed"].get_value(), [1, 0, 1, 0, 0])
