@@ -54,6 +54,7 @@ from ardvark.diagnostics.relevance import (
     weight_variables,
 )
 from ardvark.errors import InputError
+from ardvark.inference.fingerprint import require_same_data
 
 __all__ = ["Paired", "agreement", "compare", "paired_draws"]
 
@@ -103,11 +104,13 @@ def compare(
         from ardvark.diagnostics.side_by_side import side_by_side
 
         _check_trees(trees, ())
+        require_same_data(trees)
         return as_comparison(side_by_side(trees))
     references = (reference,) if isinstance(reference, str) else tuple(reference)
     if not references:
         raise InputError("reference: no name given; name at least one of the trees.")
     _check_trees(trees, references)
+    require_same_data(trees)
     left_out = {name: loo_rows(tree) for name, tree in trees.items()}
     own = {name: _own_figures(tree, left_out[name]) for name, tree in trees.items()}
     rows = {

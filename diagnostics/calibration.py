@@ -31,6 +31,7 @@ from scipy.special import ndtr
 
 from ardvark.diagnostics.reference import arviz
 from ardvark.errors import InputError
+from ardvark.inference.fingerprint import require_model, require_same_data
 from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.predict import MOST_DRAWS, Beliefs, predict
@@ -93,6 +94,8 @@ def scores(
     judge = next(iter(trees)) if reference is None else reference
     if judge not in trees:
         raise InputError(f"reference: {judge!r} is not among the trees {', '.join(trees)}")
+    require_same_data(trees)
+    require_model(model, trees, data=True)
     tables = {name: row_scores(tree, model, test) for name, tree in trees.items()}
     rows = {}
     for name, table in tables.items():

@@ -8,12 +8,12 @@ with more of them; leave-one-out stands beside it, and does not.
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.psis import loo_figures
 from ardvark.errors import InputError
+from ardvark.inference.fingerprint import require_same_data
 
 __all__ = ["compare_evidence"]
 
@@ -34,7 +34,7 @@ def compare_evidence(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     """
     if not trees:
         raise InputError("trees is empty: give results of fit by name")
-    _check_same_data(trees)
+    require_same_data(trees, inputs=False, observed=True)
     rows = {name: _row(name, tree) for name, tree in trees.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
     table = table.sort_values("log_evidence", ascending=False, kind="stable")
@@ -56,24 +56,3 @@ def _row(name: str, tree: xr.DataTree) -> dict[str, object]:
         "method": tree.attrs.get("method"),
         "converged": tree.attrs.get("converged"),
     }
-
-
-def _check_same_data(trees: Mapping[str, xr.DataTree]) -> None:
-    """Evidences of different data have nothing to say to each other."""
-    (first, one), *others = trees.items()
-    for name, other in others:
-        for tree in (one, other):
-            if "observed_data" not in tree.children:
-                raise InputError(f"{first!r} and {name!r} must both have observed data")
-        given, wanted = (
-            {key: value.values for key, value in t["observed_data"].data_vars.items()}
-            for t in (other, one)
-        )
-        same = given.keys() == wanted.keys() and all(
-            np.array_equal(given[key], wanted[key]) for key in wanted
-        )
-        if not same:
-            raise InputError(
-                f"{name!r} was not fitted to the same observations as {first!r}: their evidences "
-                f"cannot be compared"
-            )

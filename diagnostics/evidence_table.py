@@ -27,6 +27,7 @@ from ardvark.diagnostics.psis import khat
 from ardvark.diagnostics.reference import integrates_hyperparameters, same_hyperparameters
 from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
+from ardvark.inference.fingerprint import require_model, require_same_data
 
 __all__ = ["BayesFactor", "bayes_factor", "evidence", "evidence_findings"]
 
@@ -71,6 +72,9 @@ def evidence(
     """
     if not trees:
         raise InputError("trees is empty: give results of fit by name")
+    require_same_data(trees, inputs=False)
+    if model is not None:
+        require_model(model, trees, data=True)
     notes: list[str] = []
     rows = []
     for quantity, members in _quantities(trees).items():

@@ -25,6 +25,7 @@ from ardvark.diagnostics.judges import choose_reference
 from ardvark.diagnostics.psis import LooRows, cavity_rows, error_of_sum, psis_rows
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.inference.fingerprint import require_model, require_same_data
 
 __all__ = ["loo_by_row", "loo_table", "plot_loo", "refit_rows"]
 
@@ -75,6 +76,9 @@ def loo_by_row(
         raise InputError(f"refit: {unknown[0]!r} is not among the trees {', '.join(trees)}")
     if refit and model is None:
         raise InputError("refit: the model is needed to fit it again; give model=")
+    require_same_data(trees, inputs=False)
+    if refit:
+        require_model(model, {name: trees[name] for name in refit}, data=True)
     found: dict[tuple[str, str], LooRows] = {}
     for name, tree in trees.items():
         approximate = sampling_kind(tree) == "iid" and _has_densities(tree)

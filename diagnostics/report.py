@@ -34,6 +34,7 @@ from ardvark.diagnostics.part_verdict import verdict_part
 from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
+from ardvark.inference.fingerprint import require_data, require_model, require_same_data
 
 __all__ = ["report"]
 
@@ -77,6 +78,11 @@ def report(
     """
     target = Path(path)
     _check(trees, target)
+    require_same_data(trees)
+    if model is not None:
+        require_model(model, trees, data=True)
+    if data is not None:
+        require_data(data, trees)
     judge = choose_reference(trees, reference)
     case = Case(share_weights(trees), judge, model, data, command, test, taddaa)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}

@@ -41,6 +41,7 @@ from ardvark.diagnostics.relevance import (
 )
 from ardvark.diagnostics.subsets import inclusion
 from ardvark.errors import InputError
+from ardvark.inference.fingerprint import require_same_data
 from ardvark.models.checks import as_seed, positive_integer
 
 __all__ = [
@@ -125,6 +126,7 @@ def relevance_table(found: Relevances, rng: np.random.Generator, resamples: int)
 def read_relevances(trees: Mapping[str, xr.DataTree], of: str | None = None) -> Relevances:
     """Read the relevances of several fits and their batches."""
     check_fits(trees)
+    require_same_data(trees, inputs=False)
     if of not in (None, *KINDS):
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
     tables = {name: relevance(tree, of) for name, tree in trees.items()}

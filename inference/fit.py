@@ -19,6 +19,7 @@ import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.copies import private_copy, put_data
+from ardvark.inference.fingerprint import fingerprint
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
@@ -98,6 +99,7 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
     attributes = {
         "method": name,
         "model": card.builder if card else "user graph",
+        "fingerprint": fingerprint(model),
         "settings": describe(settings),
         "random_seed": run.seed,
         "versions": versions(),

@@ -24,6 +24,7 @@ import xarray as xr
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.compile import quick
 from ardvark.inference.copies import private_copy, put_data
+from ardvark.inference.fingerprint import require_model
 from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.latent import LatentGaussian
@@ -74,6 +75,8 @@ def predict(
     """
     if "posterior" not in tree.children:
         raise InputError("tree has no posterior group: it is not the tree of a fit")
+    require_model(model, {"tree": tree})
+    _require_settings(model, tree)
     route = prediction_route(model)
     if route is not None:
         if bayes_point:
@@ -115,6 +118,21 @@ def _prediction(
     if moments is None:
         moments = _by_simulation(latent, tree, values, random_seed)
     return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+
+
+def _require_settings(model: Any, tree: xr.DataTree) -> None:
+    """Refuse a tree of `fit(data=...)` that was given another noise, other centres and the like."""
+    fitted = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    rows = {d for rv in model.observed_RVs for d in model.named_vars_to_dims.get(rv.name) or ()}
+    for variable in model.data_vars:
+        name, dims = variable.name, model.named_vars_to_dims.get(variable.name) or ()
+        if name not in fitted or rows & set(dims) or (variable.ndim and not dims):
+            continue
+        if not np.array_equal(fitted[name].values, variable.get_value()):
+            raise InputError(
+                f"model: it holds another {name!r} than the tree was fitted with; give it the "
+                f"tree's by model.set_data({name!r}, ...)"
+            )
 
 
 def _by_family(

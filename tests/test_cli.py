@@ -45,7 +45,7 @@ def fitted(monkeypatch):
     def fit(model, method, **settings):
         asked.append((model, method, settings))
         rng = np.random.default_rng(len(asked))
-        common = {"features": FEATURES, "draws": 200, "attrs": {"random_seed": 1}}
+        common = {"features": FEATURES, "draws": 200, "rows": 30, "attrs": {"random_seed": 1}}
         if method == "laplace":
             return gaussian_tree(rng, MEAN, SD, hyper="evidence", **common)
         hyper = "posterior" if method == "nuts" else "fixed"
