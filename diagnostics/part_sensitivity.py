@@ -18,8 +18,9 @@ from ardvark.diagnostics.reference import arviz
 from ardvark.diagnostics.relevance import weight_variables
 from ardvark.diagnostics.words import count, listed
 from ardvark.inference.compile import quick
+from ardvark.inference.extend import top_of_prior
 
-__all__ = ["THRESHOLD", "sensitivity_part", "top_of_prior"]
+__all__ = ["THRESHOLD", "sensitivity_part"]
 
 THRESHOLD = 0.05  # of ArviZ: above it a quantity is called sensitive
 DRAWS = 4000  # a sensitivity of 0.1 is then known to 0.02 or so; 1000 draws leave 0.05
@@ -85,14 +86,6 @@ def _hyper(case: Case) -> bool:
     """Whether the graph has free variables beside its weights."""
     weights = {n for tree in case.trees.values() for n in weight_variables(tree)}
     return bool({rv.name for rv in case.model.free_RVs} - weights)
-
-
-def top_of_prior(model: Any) -> list[str]:
-    """Free variables that depend on no other free variable."""
-    from pytensor.graph.traversal import ancestors
-
-    free = set(model.free_RVs)
-    return [rv.name for rv in model.free_RVs if not free & (set(ancestors([rv])) - {rv})]
 
 
 def _thinned(draws: xr.Dataset, step: int) -> xr.Dataset:

@@ -19,6 +19,7 @@ import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.copies import private_copy, put_data
+from ardvark.inference.extend import more_groups
 from ardvark.inference.fingerprint import fingerprint
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
@@ -40,6 +41,7 @@ def fit(
     random_seed: int | None = None,
     progressbar: bool = True,
     data: Iterable[Mapping[str, Any]] | None = None,
+    extend: bool = False,
 ) -> Any:
     """Fit a model by a method; the answer is an ArviZ tree.
 
@@ -58,6 +60,9 @@ def fit(
     data : iterable of mappings, optional
         Fit each set of values (name of a `pm.Data` → array) on the same compiled graph, and give
         the list of trees. The model itself is not changed.
+    extend : bool
+        Also make `posterior_predictive`, `prior`, `prior_predictive` and `log_prior`, for ArviZ's
+        plots of calibration and prior sensitivity. A second or so more for a thousand rows.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def fit(
     _check_model(model)
     _check_pair(model, name)
     if data is None:
-        return _fit_one(model, name, settings, run)
+        return _fit_one(model, name, settings, run, bool(extend))
     if isinstance(data, Mapping):
         raise InputError("data must be a list of mappings name → array, one for each fit; got one")
     trees = []
@@ -81,11 +86,11 @@ def fit(
         _check_labels(model, values)
         with private_copy(model) as own:
             put_data(own, values)
-            trees.append(_fit_one(own, name, settings, run))
+            trees.append(_fit_one(own, name, settings, run, bool(extend)))
     return trees
 
 
-def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
+def _fit_one(model: Any, name: str, settings: Any, run: Run, extend: bool) -> xr.DataTree:
     begin = time.perf_counter()
     route = fit_route(METHODS[name].kind, model)
     if route is None:
@@ -95,6 +100,8 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:
         warnings.warn(f"{name}: {facts['problems']}", ConvergenceWarning, stacklevel=4)
+    if extend:
+        groups |= more_groups(model, groups["posterior"], run.seed)
     card = card_of(model)
     attributes = {
         "method": name,

@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.compile import quick
+from ardvark.inference.compile import quick, without_log
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.fingerprint import require_model
 from ardvark.inference.forms import gaussian_form
@@ -294,7 +294,7 @@ def _by_simulation(
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }
     put_data(model, fillers)
-    with quick():
+    with quick(), without_log():
         drawn = pm.sample_posterior_predictive(
             tree,
             model=model,

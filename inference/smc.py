@@ -17,10 +17,7 @@ same evidence in half the dimensions. A `pm.Potential` counts as likelihood, wit
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +26,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.compile import without_log
 from ardvark.inference.convergence import SamplerDraws, moving_elements, rhat_problems
 from ardvark.inference.forms import (
     FORMS,
@@ -105,7 +103,7 @@ def sample_smc(
     form = form_to_sample(model, settings.form)
     _starts_from_prior(form.model)
     begin = time.perf_counter()
-    with _silent_log(not progressbar):
+    with without_log(not progressbar):
         tree = pm.sample_smc(
             draws,
             model=form.model,
@@ -174,16 +172,3 @@ def _spread_problems(log_evidence_chain: Any) -> list[str]:
         f"The log evidence differs by {spread:.2f} nats between the runs (limit {SPREAD_MAX}): "
         "take more draws or a higher threshold"
     ]
-
-
-@contextmanager
-def _silent_log(silent: bool) -> Iterator[None]:
-    """PyMC announces its runs in the log, whatever `progressbar` says."""
-    log = logging.getLogger("pymc")
-    level = log.level
-    if silent:
-        log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)

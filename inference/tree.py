@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -185,7 +186,12 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
     """Put the groups together; attributes that zarr cannot hold become JSON text."""
-    tree = xr.DataTree.from_dict({name: ds for name, ds in groups.items() if ds is not None})
+    made = {"inference_library": "ardvark", "inference_library_version": version("ardvark")}
+    tree = xr.DataTree.from_dict(
+        {name: ds.assign_attrs(made) for name, ds in groups.items() if ds is not None}
+    )
+    # When it was made stands at the root alone: the same seed gives the same groups.
+    tree.attrs.update(made, created_at=datetime.now(UTC).isoformat())
     tree.attrs.update({k: v if _plain(v) else json.dumps(v) for k, v in attributes.items()})
     return tree
 

@@ -106,6 +106,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "adjoint",
         "conditional",
         "copies",
+        "extend",
         "fingerprint",
         "simulate",
         "slice_theta",

@@ -13,9 +13,10 @@ from ardvark.diagnostics.case import Case
 from ardvark.diagnostics.part_calibration import calibration_figures, calibration_part
 from ardvark.diagnostics.part_convergence import convergence_part
 from ardvark.diagnostics.part_predictions import predictions_part
-from ardvark.diagnostics.part_sensitivity import sensitivity_part, top_of_prior
+from ardvark.diagnostics.part_sensitivity import sensitivity_part
 from ardvark.diagnostics.record import calibration_record, digest, records_of
 from ardvark.diagnostics.report import report
+from ardvark.inference.extend import top_of_prior
 
 RNG = np.random.default_rng(40)
 X = RNG.standard_normal((90, 3))

@@ -1,0 +1,74 @@
+"""Groups that ArviZ's plots ask for and a fit alone does not make: `fit(..., extend=True)`.
+
+| group | what it is for |
+|---|---|
+| `posterior_predictive` | `plot_ppc_*`, `plot_loo_pit`, `plot_ppc_pava` |
+| `prior`, `prior_predictive` | `plot_prior_posterior`, `plot_ppc_dist(group=...)` |
+| `log_prior` | `psense`, `plot_psense_*` |
+
+All of them are PyMC's own work on the graph and the draws. `log_prior` has the top of the prior
+only: the variables that depend on no other one. What lies below is part of the model, and to weigh
+it too would count the prior of a hierarchy twice. Hyperparameters that a fit holds at one value are
+no top: the weights are, given them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ardvark.errors import UnsupportedPair
+from ardvark.inference.compile import quick, without_log
+
+__all__ = ["more_groups", "top_of_prior"]
+
+PRIOR_DRAWS = 1000
+
+
+def more_groups(model: Any, posterior: xr.Dataset, seed: int) -> dict[str, xr.Dataset]:
+    """Make the groups for the draws of a fit."""
+    import pymc as pm
+
+    free = [rv.name for rv in model.free_RVs]
+    if missing := [name for name in free if name not in posterior]:
+        raise UnsupportedPair(
+            f"extend=True: the fit has no draws of {missing[0]!r}, and PyMC would take them from "
+            f"the prior. Leave extend out."
+        )
+    varying = [name for name in free if _varies(posterior[name])]
+    drawn = xr.DataTree.from_dict({"posterior": posterior[free]})
+    how: dict[str, Any] = {"model": model, "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    with quick(), without_log(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        after = pm.sample_posterior_predictive(drawn, random_seed=seed, progressbar=False, **how)
+        before = pm.sample_prior_predictive(PRIOR_DRAWS, random_seed=seed, **how)
+        log_prior = pm.compute_log_prior(
+            drawn, var_names=top_of_prior(model, varying), progressbar=False,
+            extend_inferencedata=False, **how,
+        )  # fmt: skip
+    found = {name: before[name].to_dataset() for name in ("prior", "prior_predictive")}
+    found["posterior_predictive"] = after["posterior_predictive"].to_dataset()
+    found["log_prior"] = _finite(log_prior)
+    return found
+
+
+def top_of_prior(model: Any, varying: list[str] | None = None) -> list[str]:
+    """Free variables, of those that vary, that depend on no other one of them."""
+    from pytensor.graph.traversal import ancestors
+
+    free = [rv for rv in model.free_RVs if varying is None or rv.name in varying]
+    return [rv.name for rv in free if not set(free) & (set(ancestors([rv])) - {rv})]
+
+
+def _varies(draws: xr.DataArray) -> bool:
+    values = draws.values.reshape((-1, *draws.shape[2:]))
+    return bool(np.any(values != values[:1]))
+
+
+def _finite(log_prior: xr.Dataset | xr.DataTree) -> xr.Dataset:
+    """A weight that is pruned has no density: it counts as nothing."""
+    known = log_prior.to_dataset() if isinstance(log_prior, xr.DataTree) else log_prior
+    return known.where(np.isfinite(known), 0.0)
