@@ -45,6 +45,7 @@ if _t.TYPE_CHECKING:
     from ardvark.diagnostics.subsets import replacements as replacements
     from ardvark.diagnostics.subsets import subset_sizes as subset_sizes
     from ardvark.diagnostics.subsets import subsets as subsets
+    from ardvark.diagnostics.summary import summary as summary
     from ardvark.diagnostics.taddaa import taddaa as taddaa
     from ardvark.errors import AccuracyWarning as AccuracyWarning
     from ardvark.errors import ConvergenceWarning as ConvergenceWarning
@@ -158,6 +159,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "subset_diagnostics": "diagnostics.subset_checks",
     "subset_sizes": "diagnostics.subsets",
     "subsets": "diagnostics.subsets",
+    "summary": "diagnostics.summary",
     "taddaa": "diagnostics.taddaa",
 }
 
@@ -234,6 +236,7 @@ __all__ = [
     "subset_diagnostics",
     "subset_sizes",
     "subsets",
+    "summary",
     "taddaa",
 ]
 

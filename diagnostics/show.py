@@ -18,6 +18,7 @@ from ardvark.diagnostics.psis import khat
 from ardvark.diagnostics.reference import reference_quality
 from ardvark.diagnostics.relevance import relevance, sampling_kind
 from ardvark.diagnostics.selection import check_fits
+from ardvark.diagnostics.summary import held_variables
 from ardvark.diagnostics.verdict import khat_level
 from ardvark.diagnostics.words import duration, listed, number
 
@@ -105,6 +106,8 @@ def _facts(tree: xr.DataTree) -> list[tuple[str, str, str]]:
             lines += make(tree)
         except Exception:
             continue
+    if held := held_variables(tree):
+        lines.append(("Held at one value", listed(list(held)), ""))
     if attributes.get("caption"):
         lines.append(("Note", str(attributes["caption"]), ""))
     return lines

@@ -56,6 +56,7 @@ TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must
         "other, so sds are too small"
     ),
 }
+HELD = ("evidence", "predictive", "fixed")  # treatments that leave one value
 _LARGEST_COVARIANCE = 2000  # kept weights; above it a low-rank factor is stored, never d x d
 _PACKAGES = ("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
 
@@ -186,6 +187,7 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
     """Put the groups together; attributes that zarr cannot hold become JSON text."""
+    _mark_held(groups, str(attributes.get("hyper", "")))
     made = {"inference_library": "ardvark", "inference_library_version": version("ardvark")}
     tree = xr.DataTree.from_dict(
         {name: ds.assign_attrs(made) for name, ds in groups.items() if ds is not None}
@@ -194,6 +196,19 @@ def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, A
     tree.attrs.update(made, created_at=datetime.now(UTC).isoformat())
     tree.attrs.update({k: v if _plain(v) else json.dumps(v) for k, v in attributes.items()})
     return tree
+
+
+def _mark_held(groups: Mapping[str, xr.Dataset | None], hyper: str) -> None:
+    """Give each hyperparameter that stands at one value the attribute `held`: how it was found."""
+    posterior, fit = groups.get("posterior"), groups.get("fit")
+    if posterior is None or hyper not in HELD:
+        return
+    for name, draws in posterior.items():
+        values = draws.values
+        if (fit is None or name in fit) and np.array_equal(
+            values, np.broadcast_to(values[:1, :1], values.shape)
+        ):
+            draws.attrs["held"] = hyper
 
 
 def _plain(value: Any) -> bool:
