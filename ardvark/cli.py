@@ -17,23 +17,18 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ardvark.commands import diagnose, replicate, sbc
+from ardvark.kept import Kept, data_key, request_of
 from ardvark.tasks import (
-    KEY,
     Output,
     Task,
-    already_there,
     as_lines,
     at_same_hyperparameters,
     command_again,
     fit_all,
-    keep_request,
     known_methods,
     outcome,
     own_methods,
     prepare,
-    request_of,
-    run_key,
-    store,
 )
 
 __all__ = ["app", "main"]
@@ -99,21 +94,16 @@ def fit(
     methods = known_methods(task.method)
     prepared = prepare(data, task, output)
     methods = own_methods(prepared.name, task) or methods
-    keys = {name: run_key(prepared, name, task) for name in methods}
-    found = {name: already_there(out / f"{name}.zarr", keys[name]) for name in methods}
-    there = {name: tree for name, tree in found.items() if tree is not None}
-    keep_request(out, data, prepared.name, task)
-
-    def keep(name: str, tree: Any) -> None:
-        tree.attrs[KEY] = keys[name]
-        store(tree, out / f"{name}.zarr")
-
+    kept = Kept(out, data, prepared, task, output)
+    kept.open(methods)
     left_out: dict[str, str] | None = {} if task.nothing_asked else None
-    trees = fit_all(prepared.model, methods, task, output, left_out, there, keep)
+    trees = fit_all(prepared.model, methods, task, output, left_out, kept)
     stored: dict[str, Any] = {
-        name: {"path": str(out / f"{name}.zarr"), "new": name not in there, **outcome(tree)}
+        name: {"path": str(kept.path(name)), "new": name not in kept.there, **outcome(tree)}
         for name, tree in trees.items()
     }
+    for name, place in kept.set_aside.items():
+        stored[name]["damaged"] = str(place)
     stored |= {name: {"left_out": why} for name, why in (left_out or {}).items()}
     output.show(stored, lambda: as_lines(stored))
     return 0
@@ -126,12 +116,15 @@ def report(
     out: Path = Path("report.html"),
     strict: Annotated[bool, Parameter(negative="")] = False,
     taddaa: Annotated[bool, Parameter(negative="")] = False,
+    keep: Annotated[bool, Parameter(negative="")] = False,
     task: Task = STANDARD_TASK,
     output: Output = STANDARD_OUTPUT,
 ) -> int:
     """Fit a data set by several methods and write a report that holds them against NUTS.
 
     Of a folder that `ardvark fit` has filled, the trees in it are reported and nothing is fitted.
+    Else each tree is kept in a folder beside the page (report.html.fits) until the page is written:
+    a report that was killed goes on with the same command.
 
     Parameters
     ----------
@@ -143,27 +136,36 @@ def report(
         exit code 1 if the report has warnings, 2 if a check failed.
     taddaa
         also run short chains from the draws of each approximation.
+    keep
+        leave the folder of trees beside the page.
     """
+    from ardvark.diagnostics.atomic import locked
+    from ardvark.diagnostics.page import check_target
     from ardvark.diagnostics.report import report as write_report
 
     methods = known_methods(task.method)
-    if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: there is no folder {out.absolute().parent}")
+    check_target(out)
+    kept: Kept | None = None
     given: dict[str, Any]
-    if Path(data).is_dir():
-        trees, given = _stored(Path(data), output)
-        command = shlex.join(["ardvark", "report", data, "--out", out.name])
-    else:
-        prepared = prepare(data, task, output)
-        methods = own_methods(prepared.name, task) or methods
-        left_out: dict[str, str] | None = {} if task.nothing_asked else None
-        trees = fit_all(prepared.model, methods, task, output, left_out)
-        trees.update(at_same_hyperparameters(prepared.model, trees, task, output))
-        command = command_again(data, prepared.name, out, task)
-        given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
-        given["left_out"] = left_out
-    command += " --taddaa" if taddaa else ""
-    path = write_report(trees, out, **given, command=command, taddaa=taddaa)
+    with locked(out, output.say):
+        if Path(data).is_dir():
+            trees, given = _stored(Path(data), output)
+            command = shlex.join(["ardvark", "report", data, "--out", out.name])
+        else:
+            prepared = prepare(data, task, output)
+            methods = own_methods(prepared.name, task) or methods
+            left_out: dict[str, str] | None = {} if task.nothing_asked else None
+            kept = Kept(out.with_name(f"{out.name}.fits"), data, prepared, task, output, own=True)
+            kept.open(methods)
+            trees = fit_all(prepared.model, methods, task, output, left_out, kept)
+            trees.update(at_same_hyperparameters(prepared.model, trees, task, output, kept))
+            command = command_again(data, prepared.name, out, task)
+            given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
+            given["left_out"] = left_out
+        command += " --taddaa" if taddaa else ""
+        path = write_report(trees, out, **given, command=command, taddaa=taddaa)
+        if kept is not None and not keep:
+            kept.remove()
     numbers = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     level = numbers["verdict"]["level"]
     result = {"report": str(path), "level": level, "verdict": numbers["verdict"]["sentence"]}
@@ -173,9 +175,14 @@ def report(
 
 def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the trees of a folder, and build their model again if the folder says of what."""
-    from ardvark.diagnostics.stored import trees_in
+    from ardvark.diagnostics.stored import has_checksums, refuse_mixed, trees_in
+    from ardvark.errors import InputError
 
     trees, asked = trees_in(folder), request_of(folder)
+    refuse_mixed(trees, folder)
+    unsure = [name for name in trees if not has_checksums(folder / f"{name}.zarr")]
+    if unsure:
+        output.say(f"{folder}: no checksums, so damage would not be seen: {', '.join(unsure)}")
     if asked is None:
         return trees, {}
     task = Task(model=asked["model"], target=asked["target"], raw=asked["raw"])
@@ -184,6 +191,12 @@ def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any
     except (ValueError, OSError) as error:
         output.say(f"the data are not there any more, so the trees are reported alone: {error}")
         return trees, {}
+    if asked["fingerprint"] not in (None, data_key(prepared)):
+        raise InputError(
+            f"{folder} holds fits of {asked['data']} as it was ({asked['size']}), and it has "
+            f"changed. Fit it again into another --out, or remove {folder / 'run.json'} to report "
+            "the trees alone"
+        )
     return trees, {"model": prepared.model, "data": prepared.data, "test": prepared.test}
 
 
