@@ -58,14 +58,14 @@ app = App(
 @app.command(name="list")
 def list_(output: Output = STANDARD_OUTPUT) -> int:
     """Show the models, methods and data sets there are."""
-    import ardvark as av
     from ardvark.inference.methods import METHODS
+    from ardvark.models.datasets import names_at_hand, names_to_download
     from ardvark.models.registry import MODELS
 
     known = {
         "models": sorted(MODELS),
         "methods": sorted(METHODS),
-        "datasets": sorted(map(str, av.datasets()["name"])),
+        "datasets": sorted([*names_at_hand(), *names_to_download()]),
     }
     output.show(known, lambda: "\n".join(f"{kind}: {', '.join(v)}" for kind, v in known.items()))
     return 0

@@ -3,9 +3,12 @@
 Like the command line itself this imports nothing heavy before it is needed.
 """
 
+import contextlib
+import io
 import json
-import subprocess
+import runpy
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -261,10 +264,10 @@ def replicate(
     for name in papers:
         known("study", name, STUDIES)
     for name in papers:
-        arguments = STUDIES[name][2 if quick else 1]
-        command = [sys.executable, "-m", f"ardvark.studies.{name}", *arguments]
+        _, whole, part = STUDIES[name]
+        arguments = part if quick else whole
         output.say(f"{name}: python -m ardvark.studies.{name} {' '.join(arguments)}".rstrip())
-        lines, code = _run(command, echo=not output.json)
+        lines, code = _run(f"ardvark.studies.{name}", arguments, echo=not output.json)
         found[name] = {"exit_code": code, "lines": lines}
     if output.json:
         output.show(found, str)
@@ -274,17 +277,45 @@ def replicate(
     return 0
 
 
-def _run(command: list[str], echo: bool) -> tuple[list[Any], int]:
-    """Run a study; its lines as they come, JSON where they are JSON."""
-    lines: list[Any] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if echo:
-                sys.stdout.write(line)
-                sys.stdout.flush()
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                lines.append(line.rstrip("\n"))
-    return lines, process.returncode
+class _Lines(io.TextIOBase):
+    """Standard output that keeps its lines, and passes them on as they come."""
+
+    def __init__(self, echo: Any) -> None:
+        self.echo, self.text = echo, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += text
+        if self.echo is not None:
+            self.echo.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.echo is not None:
+            self.echo.flush()
+
+
+def _run(module: str, arguments: list[str], echo: bool) -> tuple[list[Any], int]:
+    """Run a study in this process, so that it ends with it; its lines, JSON where they are JSON."""
+    printed, code = _Lines(sys.stdout if echo else None), 0
+    before, sys.argv = sys.argv, [module, *arguments]
+    try:
+        with contextlib.redirect_stdout(printed):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.argv = before
+    return [_parsed(line) for line in printed.text.splitlines()], code
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line

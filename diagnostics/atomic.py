@@ -28,17 +28,20 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def replacing(path: Path, needs: int = 0) -> Iterator[Path]:
+def replacing(path: Path, needs: int = 0, durable: bool = True) -> Iterator[Path]:
     """Give a temporary name to write a file or a folder under; at the end it becomes `path`.
 
-    Nothing stays of what fails. `needs` is the size in bytes that a full disk's message tells.
+    Nothing stays of what fails. `needs` is the size in bytes that a full disk's message tells. What
+    need not outlive a crash of the machine is not `durable`.
     """
     partial = _temporary(path)
     try:
         yield partial
-        _to_disk(partial)
+        if durable:
+            _to_disk(partial)
         os.replace(partial, path)
-        _to_disk(path.parent, deep=False)
+        if durable:
+            _to_disk(path.parent, deep=False)
     except OSError as error:
         _delete(partial)  # before the free space is told
         raise _explained(error, path, needs) from error
@@ -46,9 +49,9 @@ def replacing(path: Path, needs: int = 0) -> Iterator[Path]:
         _delete(partial)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, durable: bool = True) -> None:
     """Write a file: readers see the old one or the new one."""
-    with replacing(path, len(text)) as partial:
+    with replacing(path, len(text), durable) as partial:
         partial.write_text(text, encoding="utf-8")
 
 

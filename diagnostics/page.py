@@ -23,7 +23,7 @@ from ardvark.diagnostics.verdict import (
     mean_level,
     sd_level,
 )
-from ardvark.diagnostics.words import duration, listed, mean_and_sd, number
+from ardvark.diagnostics.words import duration, listed, mean_and_sd, number, visible
 from ardvark.errors import InputError
 from ardvark.inference.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 
@@ -149,4 +149,5 @@ def write(files: Mapping[Path, str]) -> None:
     """Write all under temporary names, then rename: readers see the old files or the new ones."""
     with ExitStack() as renamed:
         for path, text in files.items():
-            renamed.enter_context(replacing(path, len(text))).write_text(text, encoding="utf-8")
+            temporary = renamed.enter_context(replacing(path, len(text)))
+            temporary.write_text(visible(text), encoding="utf-8")

@@ -130,7 +130,7 @@ def sbc(
             told(count - len(todo))
             if workers == 1:
                 for done, i in enumerate(todo, count - len(todo) + 1):
-                    _replicate(replicator, identity, home, i)
+                    _replicate(replicator, identity, home, i, durable=folder is not None)
                     told(done)
             else:
                 _in_processes(model, replicator, identity, home, todo, workers, count, told)
@@ -227,9 +227,11 @@ def _read(path: Path) -> dict[str, Any]:
 # Work -------------------------------------------------------------------------------------------
 
 
-def _replicate(replicator: Replicator, identity: _Identity, home: Path, i: int) -> None:
+def _replicate(
+    replicator: Replicator, identity: _Identity, home: Path, i: int, durable: bool = True
+) -> None:
     seed = np.random.SeedSequence(identity.random_seed, spawn_key=(i,))
-    write_text(_place(home, i), json.dumps(replicator.run(seed), sort_keys=True))
+    write_text(_place(home, i), json.dumps(replicator.run(seed), sort_keys=True), durable)
 
 
 def _in_processes(

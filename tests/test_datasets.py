@@ -338,11 +338,26 @@ BAD_FILES = {
         {"train_index": np.array([[0, 7]]), "test_index": np.array([[7]])},
         "split 0 has row 7 both in train and test",
     ),
+    "no rows": (
+        {"train_index": np.empty((1, 0), int), "test_index": np.array([[1]])},
+        "split 0 has no training rows",
+    ),
+    "twice": (
+        {"train_index": np.array([[0, 1], [2, 2]]), "test_index": np.array([[7], [8]])},
+        "split 1 has row 2 twice in train_index",
+    ),
+    "twice in test": (
+        {"train_index": np.array([[0, 1]]), "test_index": np.array([[9, 9]])},
+        "split 0 has row 9 twice in test_index",
+    ),
+    "control": ({"feature_names": np.array(["a", "b\x1b[31m"])}, r"control .*'b\\x1b\[31m'"),
     "splits": (
         {"train_index": np.array([[0], [1]]), "test_index": np.array([[7]])},
         "train_index has 2 splits, test_index has 1",
     ),
 }
+SEEN_BY_LOAD_ALONE = ("nan", "same names", "row", "leak", "no rows", "twice", "twice in test")
+SEEN_BY_LOAD_ALONE += ("control",)  # the list reads headers and the target
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
@@ -354,7 +369,8 @@ def test_bad_files(folder, kind):
     with pytest.raises(InputError, match=message):
         load("bad")
     listed = datasets().set_index("name").loc["bad"]
-    assert not listed["available"] and listed["origin"] == "file"
+    assert listed["origin"] == "file"
+    assert bool(listed["available"]) == (kind in SEEN_BY_LOAD_ALONE)
 
 
 class Hostile:
