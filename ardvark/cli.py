@@ -1,30 +1,36 @@
 """The command line: `ardvark list | fit | report | diagnose | compare | sbc | replicate | doctor`.
 
-Nothing heavy is imported before a command needs it, so `ardvark --help` answers at once. Results
-go to standard output (one JSON document with `--json`), progress and warnings to standard error. An
-error is one line and exit code 2; `--debug` shows the traceback.
+Nothing heavy is imported before a command needs it, so `ardvark --help` answers at once. Nothing
+long is begun that was not asked for. Results go to standard output (one JSON document with
+`--json`), progress and warnings to standard error. An error is one line and exit code 2, a command
+that cannot be understood also shows its usage; `--debug` shows the traceback.
 """
 
 import json
+import logging
 import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from ardvark.commands import diagnose, replicate, sbc
+from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, InputWarning
 from ardvark.kept import Kept, data_key, request_of
 from ardvark.tasks import (
     Output,
     Task,
+    UsageError,
     as_lines,
     at_same_hyperparameters,
     command_again,
     fit_all,
+    known,
     known_methods,
     outcome,
     own_methods,
@@ -39,6 +45,16 @@ PACKAGES = [
 ]
 STANDARD_OUTPUT = Output()
 STANDARD_TASK = Task()
+USAGE = {
+    "list": "ardvark list",
+    "fit": "ardvark fit DATA [--model MODEL] [--method METHOD,...] [--out FOLDER]",
+    "report": "ardvark report DATA [--model MODEL] [--method METHOD,...] [--out FILE.html]",
+    "diagnose": "ardvark diagnose TREE_OR_FOLDER ...",
+    "compare": "ardvark compare TREE TREE ... [--reference NAME]",
+    "sbc": "ardvark sbc MODEL [--method METHOD] [--replications N] [--out FOLDER]",
+    "replicate": "ardvark replicate STUDY ... [--quick]",
+    "doctor": "ardvark doctor",
+}
 
 
 def _version() -> str:
@@ -62,18 +78,18 @@ def list_(output: Output = STANDARD_OUTPUT) -> int:
     from ardvark.models.datasets import names_at_hand, names_to_download
     from ardvark.models.registry import MODELS
 
-    known = {
+    there = {
         "models": sorted(MODELS),
         "methods": sorted(METHODS),
         "datasets": sorted([*names_at_hand(), *names_to_download()]),
     }
-    output.show(known, lambda: "\n".join(f"{kind}: {', '.join(v)}" for kind, v in known.items()))
+    output.show(there, lambda: "\n".join(f"{kind}: {', '.join(v)}" for kind, v in there.items()))
     return 0
 
 
 @app.command
 def fit(
-    data: str = "wdbc",
+    data: str | None = None,
     *,
     out: Path = Path("run"),
     task: Task = STANDARD_TASK,
@@ -92,6 +108,7 @@ def fit(
         folder for the trees: out/laplace.zarr, ...
     """
     methods = known_methods(task.method)
+    data = _asked_for("fit", data, task)
     prepared = prepare(data, task, output)
     methods = own_methods(prepared.name, task) or methods
     kept = Kept(out, data, prepared, task, output)
@@ -111,7 +128,7 @@ def fit(
 
 @app.command
 def report(
-    data: str = "wdbc",
+    data: str | None = None,
     *,
     out: Path = Path("report.html"),
     strict: Annotated[bool, Parameter(negative="")] = False,
@@ -145,6 +162,7 @@ def report(
 
     methods = known_methods(task.method)
     check_target(out)
+    data = _asked_for("report", data, task)
     kept: Kept | None = None
     given: dict[str, Any]
     with locked(out, output.say):
@@ -176,7 +194,6 @@ def report(
 def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the trees of a folder, and build their model again if the folder says of what."""
     from ardvark.diagnostics.stored import has_checksums, refuse_mixed, trees_in
-    from ardvark.errors import InputError
 
     trees, asked = trees_in(folder), request_of(folder)
     refuse_mixed(trees, folder)
@@ -198,6 +215,49 @@ def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any
             "the trees alone"
         )
     return trees, {"model": prepared.model, "data": prepared.data, "test": prepared.test}
+
+
+def _asked_for(command: str, data: str | None, task: Task) -> str:
+    """Give the data set that was named; without a name nothing is begun."""
+    from ardvark.models.registry import MODELS
+
+    if task.model is not None:
+        known("model", task.model, MODELS)
+    if data is None:
+        raise UsageError(
+            command,
+            f"{command} needs data: `ardvark {command} wdbc` takes a data set of `ardvark list`, "
+            f"`ardvark {command} people.csv --target sick` a table of your own",
+        )
+    if data in MODELS and not Path(data).exists():
+        raise UsageError(
+            command, f"{data} is a model. Did you mean `ardvark {command} DATA --model {data}`?"
+        )
+    return data
+
+
+def _wrong_tokens(tokens: list[str], error: CycloptsError) -> UsageError:
+    """Say what of a command was not understood, and what may have been meant."""
+    from ardvark.inference.methods import METHODS
+    from ardvark.models.registry import MODELS
+
+    command = tokens[0] if tokens and tokens[0] in USAGE else ""
+    first = next((i for i, t in enumerate(tokens) if t.startswith("-")), len(tokens))
+    words = tokens[1:first]
+    if not (command and error.unused_tokens):
+        return UsageError(command, str(error))
+    said = f"{command}: {shlex.join(error.unused_tokens)} was not expected"
+    models = [word for word in words if word in MODELS]
+    methods = [word for word in words if word in METHODS]
+    rest = [word for word in words if word not in (*models, *methods)]
+    if command in ("fit", "report") and (models or methods) and len(rest) < 2:
+        meant = ["ardvark", command, *(rest or ["DATA"])]
+        meant += ["--model", models[0]] if models else []
+        meant += ["--method", ",".join(methods)] if methods else []
+        said += f". Did you mean `{shlex.join([*meant, *tokens[first:]])}`?"
+    elif command in ("fit", "report"):
+        said += f": {command} takes one data set"
+    return UsageError(command, said)
 
 
 @app.command
@@ -276,11 +336,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command and give its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in tokens, "--json" in tokens
-    with warnings.catch_warnings():
-        if not debug:
-            _plain_warnings()
+    with _own_words_only(not debug):
         try:
-            result = app(tokens, exit_on_error=False, print_error=False)
+            result = _run(tokens)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return 130
@@ -293,22 +351,41 @@ def main(arguments: Iterable[str] | None = None) -> int:
             message = " ".join(str(error).split()) or type(error).__name__
             if as_json:
                 print(json.dumps({"error": message, "kind": type(error).__name__}))
+            if isinstance(error, UsageError):
+                print(f"usage: {USAGE.get(error.command, 'ardvark COMMAND')}", file=sys.stderr)
             print(f"ardvark: {message}", file=sys.stderr)
             return 2
     return result if isinstance(result, int) else 0
 
 
-def _plain_warnings() -> None:
-    """Ardvark's own warnings as one line each; those of other packages are for --debug."""
-    from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputWarning
+def _run(tokens: list[str]) -> Any:
+    try:
+        return app(tokens, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise _wrong_tokens(tokens, error) from error
+
+
+@contextmanager
+def _own_words_only(quiet: bool) -> Iterator[None]:
+    """Ardvark's own warnings as one line each; what other packages say is for --debug."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
-    warnings.simplefilter("ignore")
-    for category in (InputWarning, ConvergenceWarning, AccuracyWarning):
-        warnings.simplefilter("always", category)
-    warnings.showwarning = show
+    if not quiet:
+        yield
+        return
+    before = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for category in (InputWarning, ConvergenceWarning, AccuracyWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ardvark.tasks import Output, as_lines, known
+from ardvark.tasks import Output, UsageError, as_lines, known
 
 __all__ = ["STUDIES", "diagnose", "model_on", "replicate", "sbc"]
 
@@ -86,7 +86,7 @@ def model_on(name: str, rows: int, inputs: int, data: str | None, options: dict[
 
 
 def sbc(
-    model: str = "ard_classification",
+    model: str | None = None,
     *,
     method: str = "ep",
     replications: int = 1000,
@@ -134,9 +134,12 @@ def sbc(
     from ardvark.inference.methods import METHODS
     from ardvark.models.registry import MODELS
 
-    known("model", model, MODELS)
     known("method", method, METHODS)
-    build = partial(model_on, model, rows, inputs, data, _options(option))
+    options = _options(option)
+    if model is None:
+        raise UsageError("sbc", "sbc needs a model: `ardvark sbc ard_classification --method ep`")
+    known("model", model, MODELS)
+    build = partial(model_on, model, rows, inputs, data, options)
     with output.bar(f"{method} on {model}", replications) as tick:
         tree = av.sbc(
             build, method, replications, hold=hold, draws=draws, chains=chains,

@@ -23,6 +23,7 @@ __all__ = [
     "Output",
     "Prepared",
     "Task",
+    "UsageError",
     "as_lines",
     "at_same_hyperparameters",
     "command_again",
@@ -107,6 +108,14 @@ class Task:
     def nothing_asked(self) -> bool:
         """Whether the methods are the default ones: those that refuse a model are left out."""
         return self.method == DEFAULT_METHODS
+
+
+class UsageError(ValueError):
+    """A command that says too little or too much: its usage is shown."""
+
+    def __init__(self, command: str, message: str) -> None:
+        super().__init__(message)
+        self.command = command
 
 
 def known_methods(names: str) -> list[str]:

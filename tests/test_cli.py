@@ -133,7 +133,7 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
         (["sbc", "magic"], "unknown model 'magic'"),
         (["sbc", "--method", "magic"], "unknown method 'magic'"),
         (["sbc", "--option", "link"], "expected name=value"),
-        (["sbc", "--replications", "0"], "replications"),
+        (["sbc", "ard_classification", "--replications", "0"], "replications"),
         (["replicate", "magic"], "unknown study 'magic'; known: calibration, chu2006"),
     ],
 )
