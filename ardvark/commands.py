@@ -197,16 +197,19 @@ def diagnose(
     from ardvark.diagnostics.case import Case
     from ardvark.diagnostics.part_convergence import convergence_part
     from ardvark.diagnostics.psis import khat
-    from ardvark.diagnostics.stored import read_tree, trees_in
+    from ardvark.diagnostics.stored import has_checksums, read_tree, trees_in
     from ardvark.diagnostics.verdict import LEVELS, khat_level
     from ardvark.diagnostics.words import number, plain
 
     loaded: dict[str, Any] = {}
+    sure: dict[str, bool] = {}
     for path in trees:
         if path.is_dir() and path.suffix != ".zarr":
-            loaded |= {str(path / name): tree for name, tree in trees_in(path).items()}
+            for name, tree in trees_in(path).items():
+                loaded[str(path / name)] = tree
+                sure[str(path / name)] = has_checksums(path / f"{name}.zarr")
         else:
-            loaded[str(path)] = read_tree(path)
+            loaded[str(path)], sure[str(path)] = read_tree(path), has_checksums(path)
     found, lines = {}, []
     for name, tree in loaded.items():
         case = Case({name: tree}, None)
@@ -217,13 +220,16 @@ def diagnose(
         found[name] = {
             "level": level,
             "method": own["method"],
+            "checksums": sure[name],
             "converged": own["converged"],
             "problems": own["problems"],
             "draws": plain({key: getattr(quality, key) for key in quality.__slots__}),
             "khat": plain(shape),
             "facts": plain({fact["what"]: fact["value"] for fact in own["facts"]}),
         }
-        lines += [f"{name}: {own['method']}, {_words(level)}", *_told(quality, own, shape, number)]
+        lines += [f"{name}: {own['method']}, {_words(level)}"]
+        lines += [] if sure[name] else ["  no checksums: damage to the files would not be seen"]
+        lines += _told(quality, own, shape, number)
     output.show(found, lambda: "\n".join(lines))
     worst = max((item["level"] for item in found.values()), key=LEVELS.index)
     return {"good": 0, "warn": 1, "bad": 2}.get(worst, 0) if strict else 0

@@ -321,6 +321,7 @@ def _tree(model: Any, identity: _Identity, records: list[dict[str, Any]]) -> xr.
     tree = xr.DataTree.from_dict(groups)
     tree.attrs |= asdict(identity) | {
         "settings": json.dumps(identity.settings, sort_keys=True),
+        "hold": int(identity.hold),
         "replications": len(records),
         "failed": len(failures),
         "failures": json.dumps(sorted(set(failures))),

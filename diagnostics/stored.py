@@ -28,6 +28,7 @@ from ardvark.errors import InputError
 __all__ = ["DamagedTree", "has_checksums", "read_tree", "refuse_mixed", "trees_in", "write_tree"]
 
 CHECKSUMS = "checksums.json"
+BLOCK = 4096  # bytes of the disk that the smallest file takes; an array has two files or more
 METADATA = ("zarr.json", ".zarray", ".zmetadata", ".zgroup", ".zattrs")
 CODECS = frozenset(
     {"bytes", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "transpose", "sharding_indexed"}
@@ -45,7 +46,8 @@ def write_tree(tree: xr.DataTree, path: Path) -> Path:
     if path.exists():
         raise FileExistsError(f"{path} exists already: remove it or choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, tree.nbytes) as partial:
+    arrays = sum(len(node.dataset.variables) for node in tree.subtree)
+    with replacing(path, tree.nbytes + 2 * BLOCK * arrays) as partial:
         with warnings.catch_warnings():  # text, and the table of contents, are zarr's own so far
             warnings.filterwarnings("ignore", module="zarr")
             tree.to_zarr(partial)

@@ -38,6 +38,7 @@ __all__ = [
     "fit_dataset",
     "hyper_dataset",
     "path_group",
+    "storable",
 ]
 
 TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must know
@@ -184,10 +185,17 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
-    """Put the groups together; attributes that zarr cannot hold become JSON text."""
+    """Put the groups together; attributes that zarr or netCDF cannot hold become text or 0 and 1."""
     tree = xr.DataTree.from_dict({name: ds for name, ds in groups.items() if ds is not None})
-    tree.attrs.update({k: v if _plain(v) else json.dumps(v) for k, v in attributes.items()})
+    tree.attrs.update({key: storable(value) for key, value in attributes.items()})
     return tree
+
+
+def storable(value: Any) -> str | int | float:
+    """Give an attribute as text or a number: netCDF has no truth values, and nobody has None."""
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return value if _plain(value) else json.dumps(value)
 
 
 def _plain(value: Any) -> bool:
