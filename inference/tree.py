@@ -185,7 +185,7 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
-    """Put the groups together; attributes that zarr or netCDF cannot hold become text or 0 and 1."""
+    """Put the groups together; attributes that a file cannot hold become text, or 0 and 1."""
     tree = xr.DataTree.from_dict({name: ds for name, ds in groups.items() if ds is not None})
     tree.attrs.update({key: storable(value) for key, value in attributes.items()})
     return tree
