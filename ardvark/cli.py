@@ -1,39 +1,40 @@
 """The command line: `ardvark list | fit | report | diagnose | compare | sbc | replicate | doctor`.
 
-Nothing heavy is imported before a command needs it, so `ardvark --help` answers at once. Results
-go to standard output (one JSON document with `--json`), progress and warnings to standard error. An
-error is one line and exit code 2; `--debug` shows the traceback.
+Nothing heavy is imported before a command needs it, so `ardvark --help` answers at once. Nothing
+long is begun that was not asked for. Results go to standard output (one JSON document with
+`--json`), progress and warnings to standard error. An error is one line and exit code 2, a command
+that cannot be understood also shows its usage; `--debug` shows the traceback.
 """
 
 import json
+import logging
 import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from ardvark.commands import diagnose, replicate, sbc
+from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, InputWarning
+from ardvark.kept import Kept, data_key, request_of
 from ardvark.tasks import (
-    KEY,
     Output,
     Task,
-    already_there,
+    UsageError,
     as_lines,
     at_same_hyperparameters,
     command_again,
     fit_all,
-    keep_request,
+    known,
     known_methods,
     outcome,
     own_methods,
     prepare,
-    request_of,
-    run_key,
-    store,
 )
 
 __all__ = ["app", "main"]
@@ -44,6 +45,16 @@ PACKAGES = [
 ]
 STANDARD_OUTPUT = Output()
 STANDARD_TASK = Task()
+USAGE = {
+    "list": "ardvark list",
+    "fit": "ardvark fit DATA [--model MODEL] [--method METHOD,...] [--out FOLDER]",
+    "report": "ardvark report DATA [--model MODEL] [--method METHOD,...] [--out FILE.html]",
+    "diagnose": "ardvark diagnose TREE_OR_FOLDER ...",
+    "compare": "ardvark compare TREE TREE ... [--reference NAME]",
+    "sbc": "ardvark sbc MODEL [--method METHOD] [--replications N] [--out FOLDER]",
+    "replicate": "ardvark replicate STUDY ... [--quick]",
+    "doctor": "ardvark doctor",
+}
 
 
 def _version() -> str:
@@ -63,22 +74,22 @@ app = App(
 @app.command(name="list")
 def list_(output: Output = STANDARD_OUTPUT) -> int:
     """Show the models, methods and data sets there are."""
-    import ardvark as av
     from ardvark.inference.methods import METHODS
+    from ardvark.models.datasets import names_at_hand, names_to_download
     from ardvark.models.registry import MODELS
 
-    known = {
+    there = {
         "models": sorted(MODELS),
         "methods": sorted(METHODS),
-        "datasets": sorted(map(str, av.datasets()["name"])),
+        "datasets": sorted([*names_at_hand(), *names_to_download()]),
     }
-    output.show(known, lambda: "\n".join(f"{kind}: {', '.join(v)}" for kind, v in known.items()))
+    output.show(there, lambda: "\n".join(f"{kind}: {', '.join(v)}" for kind, v in there.items()))
     return 0
 
 
 @app.command
 def fit(
-    data: str = "wdbc",
+    data: str | None = None,
     *,
     out: Path = Path("run"),
     task: Task = STANDARD_TASK,
@@ -97,23 +108,19 @@ def fit(
         folder for the trees: out/laplace.zarr, ...
     """
     methods = known_methods(task.method)
+    data = _asked_for("fit", data, task)
     prepared = prepare(data, task, output)
     methods = own_methods(prepared.name, task) or methods
-    keys = {name: run_key(prepared, name, task) for name in methods}
-    found = {name: already_there(out / f"{name}.zarr", keys[name]) for name in methods}
-    there = {name: tree for name, tree in found.items() if tree is not None}
-    keep_request(out, data, prepared.name, task)
-
-    def keep(name: str, tree: Any) -> None:
-        tree.attrs[KEY] = keys[name]
-        store(tree, out / f"{name}.zarr")
-
+    kept = Kept(out, data, prepared, task, output)
+    kept.open(methods)
     left_out: dict[str, str] | None = {} if task.nothing_asked else None
-    trees = fit_all(prepared.model, methods, task, output, left_out, there, keep)
+    trees = fit_all(prepared.model, methods, task, output, left_out, kept)
     stored: dict[str, Any] = {
-        name: {"path": str(out / f"{name}.zarr"), "new": name not in there, **outcome(tree)}
+        name: {"path": str(kept.path(name)), "new": name not in kept.there, **outcome(tree)}
         for name, tree in trees.items()
     }
+    for name, place in kept.set_aside.items():
+        stored[name]["damaged"] = str(place)
     stored |= {name: {"left_out": why} for name, why in (left_out or {}).items()}
     output.show(stored, lambda: as_lines(stored))
     return 0
@@ -121,17 +128,20 @@ def fit(
 
 @app.command
 def report(
-    data: str = "wdbc",
+    data: str | None = None,
     *,
     out: Path = Path("report.html"),
     strict: Annotated[bool, Parameter(negative="")] = False,
     taddaa: Annotated[bool, Parameter(negative="")] = False,
+    keep: Annotated[bool, Parameter(negative="")] = False,
     task: Task = STANDARD_TASK,
     output: Output = STANDARD_OUTPUT,
 ) -> int:
     """Fit a data set by several methods and write a report that holds them against NUTS.
 
     Of a folder that `ardvark fit` has filled, the trees in it are reported and nothing is fitted.
+    Else each tree is kept in a folder beside the page (report.html.fits) until the page is written:
+    a report that was killed goes on with the same command.
 
     Parameters
     ----------
@@ -143,27 +153,37 @@ def report(
         exit code 1 if the report has warnings, 2 if a check failed.
     taddaa
         also run short chains from the draws of each approximation.
+    keep
+        leave the folder of trees beside the page.
     """
+    from ardvark.diagnostics.atomic import locked
+    from ardvark.diagnostics.page import check_target
     from ardvark.diagnostics.report import report as write_report
 
     methods = known_methods(task.method)
-    if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: there is no folder {out.absolute().parent}")
+    check_target(out)
+    data = _asked_for("report", data, task)
+    kept: Kept | None = None
     given: dict[str, Any]
-    if Path(data).is_dir():
-        trees, given = _stored(Path(data), output)
-        command = shlex.join(["ardvark", "report", data, "--out", out.name])
-    else:
-        prepared = prepare(data, task, output)
-        methods = own_methods(prepared.name, task) or methods
-        left_out: dict[str, str] | None = {} if task.nothing_asked else None
-        trees = fit_all(prepared.model, methods, task, output, left_out)
-        trees.update(at_same_hyperparameters(prepared.model, trees, task, output))
-        command = command_again(data, prepared.name, out, task)
-        given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
-        given["left_out"] = left_out
-    command += " --taddaa" if taddaa else ""
-    path = write_report(trees, out, **given, command=command, taddaa=taddaa)
+    with locked(out, output.say):
+        if Path(data).is_dir():
+            trees, given = _stored(Path(data), output)
+            command = shlex.join(["ardvark", "report", data, "--out", out.name])
+        else:
+            prepared = prepare(data, task, output)
+            methods = own_methods(prepared.name, task) or methods
+            left_out: dict[str, str] | None = {} if task.nothing_asked else None
+            kept = Kept(out.with_name(f"{out.name}.fits"), data, prepared, task, output, own=True)
+            kept.open(methods)
+            trees = fit_all(prepared.model, methods, task, output, left_out, kept)
+            trees.update(at_same_hyperparameters(prepared.model, trees, task, output, kept))
+            command = command_again(data, prepared.name, out, task)
+            given = {"model": prepared.model, "data": prepared.data, "test": prepared.test}
+            given["left_out"] = left_out
+        command += " --taddaa" if taddaa else ""
+        path = write_report(trees, out, **given, command=command, taddaa=taddaa)
+        if kept is not None and not keep:
+            kept.remove()
     numbers = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     level = numbers["verdict"]["level"]
     result = {"report": str(path), "level": level, "verdict": numbers["verdict"]["sentence"]}
@@ -173,9 +193,13 @@ def report(
 
 def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the trees of a folder, and build their model again if the folder says of what."""
-    from ardvark.diagnostics.stored import trees_in
+    from ardvark.diagnostics.stored import has_checksums, refuse_mixed, trees_in
 
     trees, asked = trees_in(folder), request_of(folder)
+    refuse_mixed(trees, folder)
+    unsure = [name for name in trees if not has_checksums(folder / f"{name}.zarr")]
+    if unsure:
+        output.say(f"{folder}: no checksums, so damage would not be seen: {', '.join(unsure)}")
     if asked is None:
         return trees, {}
     task = Task(model=asked["model"], target=asked["target"], raw=asked["raw"])
@@ -184,7 +208,56 @@ def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any
     except (ValueError, OSError) as error:
         output.say(f"the data are not there any more, so the trees are reported alone: {error}")
         return trees, {}
+    if asked["fingerprint"] not in (None, data_key(prepared)):
+        raise InputError(
+            f"{folder} holds fits of {asked['data']} as it was ({asked['size']}), and it has "
+            f"changed. Fit it again into another --out, or remove {folder / 'run.json'} to report "
+            "the trees alone"
+        )
     return trees, {"model": prepared.model, "data": prepared.data, "test": prepared.test}
+
+
+def _asked_for(command: str, data: str | None, task: Task) -> str:
+    """Give the data set that was named; without a name nothing is begun."""
+    from ardvark.models.registry import MODELS
+
+    if task.model is not None:
+        known("model", task.model, MODELS)
+    if data is None:
+        raise UsageError(
+            command,
+            f"{command} needs data: `ardvark {command} wdbc` takes a data set of `ardvark list`, "
+            f"`ardvark {command} people.csv --target sick` a table of your own",
+        )
+    if data in MODELS and not Path(data).exists():
+        raise UsageError(
+            command, f"{data} is a model. Did you mean `ardvark {command} DATA --model {data}`?"
+        )
+    return data
+
+
+def _wrong_tokens(tokens: list[str], error: CycloptsError) -> UsageError:
+    """Say what of a command was not understood, and what may have been meant."""
+    from ardvark.inference.methods import METHODS
+    from ardvark.models.registry import MODELS
+
+    command = tokens[0] if tokens and tokens[0] in USAGE else ""
+    first = next((i for i, t in enumerate(tokens) if t.startswith("-")), len(tokens))
+    words = tokens[1:first]
+    if not (command and error.unused_tokens):
+        return UsageError(command, str(error))
+    said = f"{command}: {shlex.join(error.unused_tokens)} was not expected"
+    models = [word for word in words if word in MODELS]
+    methods = [word for word in words if word in METHODS]
+    rest = [word for word in words if word not in (*models, *methods)]
+    if command in ("fit", "report") and (models or methods) and len(rest) < 2:
+        meant = ["ardvark", command, *(rest or ["DATA"])]
+        meant += ["--model", models[0]] if models else []
+        meant += ["--method", ",".join(methods)] if methods else []
+        said += f". Did you mean `{shlex.join([*meant, *tokens[first:]])}`?"
+    elif command in ("fit", "report"):
+        said += f": {command} takes one data set"
+    return UsageError(command, said)
 
 
 @app.command
@@ -263,11 +336,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command and give its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in tokens, "--json" in tokens
-    with warnings.catch_warnings():
-        if not debug:
-            _plain_warnings()
+    with _own_words_only(not debug):
         try:
-            result = app(tokens, exit_on_error=False, print_error=False)
+            result = _run(tokens)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return 130
@@ -280,22 +351,41 @@ def main(arguments: Iterable[str] | None = None) -> int:
             message = " ".join(str(error).split()) or type(error).__name__
             if as_json:
                 print(json.dumps({"error": message, "kind": type(error).__name__}))
+            if isinstance(error, UsageError):
+                print(f"usage: {USAGE.get(error.command, 'ardvark COMMAND')}", file=sys.stderr)
             print(f"ardvark: {message}", file=sys.stderr)
             return 2
     return result if isinstance(result, int) else 0
 
 
-def _plain_warnings() -> None:
-    """Ardvark's own warnings as one line each; those of other packages are for --debug."""
-    from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputWarning
+def _run(tokens: list[str]) -> Any:
+    try:
+        return app(tokens, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise _wrong_tokens(tokens, error) from error
+
+
+@contextmanager
+def _own_words_only(quiet: bool) -> Iterator[None]:
+    """Ardvark's own warnings as one line each; what other packages say is for --debug."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
-    warnings.simplefilter("ignore")
-    for category in (InputWarning, ConvergenceWarning, AccuracyWarning):
-        warnings.simplefilter("always", category)
-    warnings.showwarning = show
+    if not quiet:
+        yield
+        return
+    before = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for category in (InputWarning, ConvergenceWarning, AccuracyWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
 
 
 if __name__ == "__main__":

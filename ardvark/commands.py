@@ -3,9 +3,12 @@
 Like the command line itself this imports nothing heavy before it is needed.
 """
 
+import contextlib
+import io
 import json
-import subprocess
+import runpy
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ardvark.tasks import Output, as_lines, known
+from ardvark.tasks import Output, UsageError, as_lines, known
 
 __all__ = ["STUDIES", "diagnose", "model_on", "replicate", "sbc"]
 
@@ -83,7 +86,7 @@ def model_on(name: str, rows: int, inputs: int, data: str | None, options: dict[
 
 
 def sbc(
-    model: str = "ard_classification",
+    model: str | None = None,
     *,
     method: str = "ep",
     replications: int = 1000,
@@ -131,9 +134,12 @@ def sbc(
     from ardvark.inference.methods import METHODS
     from ardvark.models.registry import MODELS
 
-    known("model", model, MODELS)
     known("method", method, METHODS)
-    build = partial(model_on, model, rows, inputs, data, _options(option))
+    options = _options(option)
+    if model is None:
+        raise UsageError("sbc", "sbc needs a model: `ardvark sbc ard_classification --method ep`")
+    known("model", model, MODELS)
+    build = partial(model_on, model, rows, inputs, data, options)
     with output.bar(f"{method} on {model}", replications) as tick:
         tree = av.sbc(
             build, method, replications, hold=hold, draws=draws, chains=chains,
@@ -191,16 +197,19 @@ def diagnose(
     from ardvark.diagnostics.case import Case
     from ardvark.diagnostics.part_convergence import convergence_part
     from ardvark.diagnostics.psis import khat
-    from ardvark.diagnostics.stored import read_tree, trees_in
+    from ardvark.diagnostics.stored import has_checksums, read_tree, trees_in
     from ardvark.diagnostics.verdict import LEVELS, khat_level
     from ardvark.diagnostics.words import number, plain
 
     loaded: dict[str, Any] = {}
+    sure: dict[str, bool] = {}
     for path in trees:
         if path.is_dir() and path.suffix != ".zarr":
-            loaded |= {str(path / name): tree for name, tree in trees_in(path).items()}
+            for name, tree in trees_in(path).items():
+                loaded[str(path / name)] = tree
+                sure[str(path / name)] = has_checksums(path / f"{name}.zarr")
         else:
-            loaded[str(path)] = read_tree(path)
+            loaded[str(path)], sure[str(path)] = read_tree(path), has_checksums(path)
     found, lines = {}, []
     for name, tree in loaded.items():
         case = Case({name: tree}, None)
@@ -211,13 +220,16 @@ def diagnose(
         found[name] = {
             "level": level,
             "method": own["method"],
+            "checksums": sure[name],
             "converged": own["converged"],
             "problems": own["problems"],
             "draws": plain({key: getattr(quality, key) for key in quality.__slots__}),
             "khat": plain(shape),
             "facts": plain({fact["what"]: fact["value"] for fact in own["facts"]}),
         }
-        lines += [f"{name}: {own['method']}, {_words(level)}", *_told(quality, own, shape, number)]
+        lines += [f"{name}: {own['method']}, {_words(level)}"]
+        lines += [] if sure[name] else ["  no checksums: damage to the files would not be seen"]
+        lines += _told(quality, own, shape, number)
     output.show(found, lambda: "\n".join(lines))
     worst = max((item["level"] for item in found.values()), key=LEVELS.index)
     return {"good": 0, "warn": 1, "bad": 2}.get(worst, 0) if strict else 0
@@ -261,10 +273,10 @@ def replicate(
     for name in papers:
         known("study", name, STUDIES)
     for name in papers:
-        arguments = STUDIES[name][2 if quick else 1]
-        command = [sys.executable, "-m", f"ardvark.studies.{name}", *arguments]
+        _, whole, part = STUDIES[name]
+        arguments = part if quick else whole
         output.say(f"{name}: python -m ardvark.studies.{name} {' '.join(arguments)}".rstrip())
-        lines, code = _run(command, echo=not output.json)
+        lines, code = _run(f"ardvark.studies.{name}", arguments, echo=not output.json)
         found[name] = {"exit_code": code, "lines": lines}
     if output.json:
         output.show(found, str)
@@ -274,17 +286,45 @@ def replicate(
     return 0
 
 
-def _run(command: list[str], echo: bool) -> tuple[list[Any], int]:
-    """Run a study; its lines as they come, JSON where they are JSON."""
-    lines: list[Any] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if echo:
-                sys.stdout.write(line)
-                sys.stdout.flush()
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                lines.append(line.rstrip("\n"))
-    return lines, process.returncode
+class _Lines(io.TextIOBase):
+    """Standard output that keeps its lines, and passes them on as they come."""
+
+    def __init__(self, echo: Any) -> None:
+        self.echo, self.text = echo, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += text
+        if self.echo is not None:
+            self.echo.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.echo is not None:
+            self.echo.flush()
+
+
+def _run(module: str, arguments: list[str], echo: bool) -> tuple[list[Any], int]:
+    """Run a study in this process, so that it ends with it; its lines, JSON where they are JSON."""
+    printed, code = _Lines(sys.stdout if echo else None), 0
+    before, sys.argv = sys.argv, [module, *arguments]
+    try:
+        with contextlib.redirect_stdout(printed):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.argv = before
+    return [_parsed(line) for line in printed.text.splitlines()], code
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line

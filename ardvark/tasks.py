@@ -4,42 +4,38 @@ Like the command line itself this imports nothing heavy before it is needed.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
 from ardvark.errors import UnsupportedPair
 
+if TYPE_CHECKING:
+    from ardvark.kept import Kept
+
 __all__ = [
-    "KEY",
     "Output",
     "Prepared",
     "Task",
-    "already_there",
+    "UsageError",
     "as_lines",
     "at_same_hyperparameters",
     "command_again",
     "fit_all",
-    "keep_request",
     "known",
     "known_methods",
     "outcome",
     "own_methods",
     "prepare",
-    "request_of",
-    "run_key",
-    "store",
 ]
 
 DEFAULT_METHODS = "laplace,ep,vb,nuts"
-REQUEST, KEY = "run.json", "run_key"
 DEFAULT_MODELS = {
     "binary": "ard_classification",
     "regression": "rvm_regression",
@@ -114,6 +110,14 @@ class Task:
         return self.method == DEFAULT_METHODS
 
 
+class UsageError(ValueError):
+    """A command that says too little or too much: its usage is shown."""
+
+    def __init__(self, command: str, message: str) -> None:
+        super().__init__(message)
+        self.command = command
+
+
 def known_methods(names: str) -> list[str]:
     """Split an option into method names that the registry knows."""
     from ardvark.inference.methods import METHODS
@@ -177,116 +181,67 @@ def _training_rows(dataset: Any) -> tuple[Any, tuple[Any, Any] | None]:
     return kept, (dataset.X[test], dataset.t[test]) if len(test) else None
 
 
-def run_key(prepared: Prepared, method: str, task: Task) -> str:
-    """Sum up all that an answer depends on: data, model, method, settings, seed, version."""
-    import hashlib
-
-    from ardvark.diagnostics.describe import fingerprint, installed
-    from ardvark.inference.methods import METHODS
-    from ardvark.inference.tree import describe
-
-    entry = METHODS[method]
-    asked = {
-        "data": fingerprint(prepared.data.X, prepared.data.t),
-        "features": list(prepared.data.feature_names),
-        "model": prepared.name,
-        "method": method,
-        "settings": describe(entry.load(entry.settings)()),
-        "run": [task.seed, task.draws, task.chains],
-        "version": installed("ardvark"),
-    }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def already_there(path: Path, key: str) -> Any:
-    """Give the tree of an earlier run that asked for the same, None if there is no file."""
-    from ardvark.diagnostics.stored import read_tree
-
-    if not path.exists():
-        return None
-    tree = read_tree(path)
-    if tree.attrs.get(KEY) != key:
-        raise FileExistsError(
-            f"{path} exists and answers another question (data, model, settings, seed or version "
-            "differ): choose another --out or remove it"
-        )
-    return tree
-
-
-def keep_request(folder: Path, data: str, model: str, task: Task) -> None:
-    """Write beside the trees what was fitted, so that a report can build the model again."""
-    data = str(Path(data).resolve()) if Path(data).is_file() else data
-    asked = {"data": data, "model": model, "target": task.target, "raw": task.raw}
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{REQUEST}.{os.getpid()}"
-    partial.write_text(json.dumps(asked, indent=1), encoding="utf-8")
-    os.replace(partial, folder / REQUEST)
-
-
-def request_of(folder: Path) -> dict[str, Any] | None:
-    """Read what was fitted in a folder; None if it does not say."""
-    path = folder / REQUEST
-    if not path.exists():
-        return None
-    try:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        return {name: asked[name] for name in ("data", "model", "target", "raw")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        advice = "remove it to report the trees alone"
-        raise ValueError(f"{path}: damaged ({error}); {advice}") from None
-
-
 def fit_all(
     model: Any,
     methods: Iterable[Any],
     task: Task,
     output: Output,
     left_out: dict[str, str] | None = None,
-    there: Mapping[str, Any] | None = None,
-    keep: Callable[[str, Any], None] | None = None,
+    kept: "Kept | None" = None,
 ) -> dict[str, Any]:
     """Fit by each method, a name or a (name, settings) pair.
 
     A method that refuses the model is noted in `left_out` with its reason; an error without it.
-    What is `there` already is not fitted again; `keep` is given each new tree at once.
+    What is `kept` already is not fitted again; each new tree is kept at once.
     """
-    import ardvark as av
-
     trees: dict[str, Any] = {}
     for method in methods:
         name, settings = method if isinstance(method, tuple) else (method, method)
-        if there and name in there:
-            trees[name] = there[name]
-            output.say(f"{name}: already there")
-            continue
-        output.say(f"{name}: fitting ...")
-        start = time.perf_counter()
-        try:
-            trees[name] = av.fit(
-                model,
-                settings,
-                draws=task.draws,
-                chains=task.chains,
-                random_seed=task.seed,
-                progressbar=output.progress and sys.stderr.isatty(),
-            )
-        except UnsupportedPair as refusal:
-            if left_out is None:
-                raise
-            left_out[name] = str(refusal)
-            output.say(f"{name}: left out. {refusal}")
-            continue
-        if keep is not None:
-            keep(name, trees[name])
-        output.say(f"{name}: done in {time.perf_counter() - start:.1f} s")
+        with kept.claimed(name) if kept else nullcontext():
+            there = kept.find(name, settings) if kept else None
+            if there is not None:
+                trees[name] = there
+                output.say(f"{name}: already there")
+                continue
+            try:
+                trees[name] = _fit_one(model, name, settings, task, output)
+            except UnsupportedPair as refusal:
+                if left_out is None:
+                    raise
+                left_out[name] = str(refusal)
+                output.say(f"{name}: left out. {refusal}")
+                continue
+            if kept:
+                kept.keep(name, settings, trees[name])
     if left_out and not trees:
         why = next(iter(left_out.values()))
         raise UnsupportedPair(f"no default method fits this model; name one by --method. {why}")
     return trees
 
 
+def _fit_one(model: Any, name: str, settings: Any, task: Task, output: Output) -> Any:
+    import ardvark as av
+
+    output.say(f"{name}: fitting ...")
+    start = time.perf_counter()
+    tree = av.fit(
+        model,
+        settings,
+        draws=task.draws,
+        chains=task.chains,
+        random_seed=task.seed,
+        progressbar=output.progress and sys.stderr.isatty(),
+    )
+    output.say(f"{name}: done in {time.perf_counter() - start:.1f} s")
+    return tree
+
+
 def at_same_hyperparameters(
-    model: Any, trees: Mapping[str, Any], task: Task, output: Output
+    model: Any,
+    trees: Mapping[str, Any],
+    task: Task,
+    output: Output,
+    kept: "Kept | None" = None,
 ) -> dict[str, Any]:
     """Judge each approximation at the hyperparameters it found: like is held against like.
 
@@ -308,21 +263,12 @@ def at_same_hyperparameters(
                 continue
             label = f"{method}_fixed" + (f"_{name}" if len(found) > 1 else "")
             try:
-                judged |= fit_all(model, [(label, settings)], task, output)
+                judged |= fit_all(model, [(label, settings)], task, output, kept=kept)
             except UnsupportedPair as error:  # the next one is slower, and takes more
                 output.say(f"{label}: {error}")
                 continue
             break
     return judged
-
-
-def store(tree: Any, path: Path) -> Path:
-    """Write a tree under a temporary name, then rename it: no half-written result."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    tree.to_zarr(partial)
-    os.replace(partial, path)
-    return path
 
 
 def outcome(tree: Any) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """From parts to a page: figures, templates, and files that are never half written."""
 
-import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ardvark.diagnostics import figures
+from ardvark.diagnostics.atomic import replacing, try_target
 from ardvark.diagnostics.case import Case, moving_parameters
 from ardvark.diagnostics.describe import installed
 from ardvark.diagnostics.part_calibration import calibration_figures
@@ -22,10 +23,11 @@ from ardvark.diagnostics.verdict import (
     mean_level,
     sd_level,
 )
-from ardvark.diagnostics.words import duration, listed, mean_and_sd, number
+from ardvark.diagnostics.words import duration, listed, mean_and_sd, number, visible
+from ardvark.errors import InputError
 from ardvark.inference.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 
-__all__ = ["Part", "render", "write"]
+__all__ = ["Part", "check_target", "render", "write"]
 
 type Part = dict[str, Any]
 
@@ -133,14 +135,19 @@ def _trace(case: Case, name: str) -> Any:
     return figures.traces({worst: parameters[worst] for worst in case.worst[name].index[:4]})
 
 
+def check_target(target: Path) -> None:
+    """See that a page and its numbers can be written, before the work that ends in them."""
+    if target.suffix not in (".html", ".htm"):
+        raise InputError(f"path: expected a name that ends in .html, found {target.name!r}")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"path: there is no folder {str(target.parent)!r}")
+    for path in (target, target.with_suffix(".json")):
+        try_target(path)
+
+
 def write(files: Mapping[Path, str]) -> None:
-    """Write under temporary names, then rename: readers see the old files or the new ones."""
-    partial = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in files}
-    try:
+    """Write all under temporary names, then rename: readers see the old files or the new ones."""
+    with ExitStack() as renamed:
         for path, text in files.items():
-            partial[path].write_text(text, encoding="utf-8")
-        for path in files:
-            os.replace(partial[path], path)
-    finally:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
+            temporary = renamed.enter_context(replacing(path, len(text)))
+            temporary.write_text(visible(text), encoding="utf-8")

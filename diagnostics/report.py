@@ -21,7 +21,7 @@ import xarray as xr
 from ardvark.diagnostics.case import Case, choose_reference, share_weights
 from ardvark.diagnostics.describe import describe_data, describe_model, installed
 from ardvark.diagnostics.findings import data_findings, separation_words
-from ardvark.diagnostics.page import Part, render, write
+from ardvark.diagnostics.page import Part, check_target, render, write
 from ardvark.diagnostics.part_calibration import calibration_part
 from ardvark.diagnostics.part_closeness import closeness_part
 from ardvark.diagnostics.part_convergence import convergence_part
@@ -33,7 +33,6 @@ from ardvark.diagnostics.part_sensitivity import sensitivity_part
 from ardvark.diagnostics.part_verdict import verdict_part
 from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.words import count, duration, plain, records
-from ardvark.errors import InputError
 from ardvark.inference.fingerprint import require_data, require_model, require_same_data
 
 __all__ = ["report"]
@@ -99,10 +98,7 @@ def report(
 
 def _check(trees: Any, target: Path) -> None:
     check_fits(trees)
-    if target.suffix not in (".html", ".htm"):
-        raise InputError(f"path: expected a name that ends in .html, found {target.name!r}")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"path: there is no folder {str(target.parent)!r}")
+    check_target(target)
 
 
 def _attempt(make: Callable[[Case], Part], case: Case) -> Part:

@@ -5,8 +5,8 @@
     az.plot_ecdf_pit(tree)
 
 `sbc_fit.py` has one replication, `sbc_checks.py` what is read from many. Each replication has its
-own seed and is written to `folder` the moment it is done, under a temporary name that is then
-renamed: a killed run goes on where it was, and ends in the same bytes as one that was not killed.
+own seed and is written to `folder` the moment it is done, whole or not at all (`atomic.py`): a
+killed run goes on where it was, and ends in the same bytes as one that was not killed.
 A fit that fails is counted and told, never left out in silence.
 """
 
@@ -18,7 +18,8 @@ import multiprocessing
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ardvark.diagnostics.atomic import is_leftover, locked, write_text
 from ardvark.diagnostics.describe import fingerprint, installed
+from ardvark.diagnostics.processes import end_with_parent
 from ardvark.diagnostics.sbc_fit import Replicator
 from ardvark.errors import AccuracyWarning, InputError
 from ardvark.inference.copies import copy_of
@@ -124,17 +127,17 @@ def sbc(
     identity = _identity(replicator, int(seed or 0))
     with tempfile.TemporaryDirectory(prefix="ardvark-sbc-") as temporary:
         home = Path(temporary if folder is None else folder)
-        _open(home, identity)
-        todo = [i for i in range(count) if not _place(home, i).exists()]
-        told = tick or (lambda done: None)
-        told(count - len(todo))
-        if workers == 1:
-            for done, i in enumerate(todo, count - len(todo) + 1):
-                _replicate(replicator, identity, home, i)
-                told(done)
-        else:
-            _in_processes(model, replicator, identity, home, todo, workers, count, told)
-        records = [_read(_place(home, i)) for i in range(count)]
+        with _opened(home, identity):
+            todo = [i for i in range(count) if not _place(home, i).exists()]
+            told = tick or (lambda done: None)
+            told(count - len(todo))
+            if workers == 1:
+                for done, i in enumerate(todo, count - len(todo) + 1):
+                    _replicate(replicator, identity, home, i, durable=folder is not None)
+                    told(done)
+            else:
+                _in_processes(model, replicator, identity, home, todo, workers, count, told)
+            records = [_read(_place(home, i)) for i in range(count)]
     return _tree(built, identity, records)
 
 
@@ -176,32 +179,26 @@ def _place(home: Path, i: int) -> Path:
     return home / f"{i:06d}.json"
 
 
-def _open(home: Path, identity: _Identity) -> None:
-    """Make the folder, or see that it belongs to the same run."""
+@contextmanager
+def _opened(home: Path, identity: _Identity) -> Iterator[None]:
+    """Make the folder, or see that it belongs to the same run; nobody else runs in it meanwhile."""
     path = home / IDENTITY
     if not path.exists():
-        if home.is_dir() and any(home.iterdir()):
+        if home.is_dir() and not all(map(is_leftover, home.iterdir())):
             raise InputError(f"folder: {home} is not empty and has no {IDENTITY}: choose another")
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"folder: {home} cannot be made ({error.strerror})") from error
-        _write(path, asdict(identity))
-        return
-    there, wanted = _parsed(path), asdict(identity)
-    other = [n for n in wanted if there.get(n) != wanted[n]]
-    if other:
-        shown = "; ".join(f"{n} was {there.get(n)!r}, now {wanted[n]!r}" for n in other)
-        raise InputError(f"folder: {home} holds replications of another run: {shown}")
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(value, sort_keys=True), encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror})") from error
+    with locked(path, lambda said: None, wait=False, temporaries="*"):
+        if not path.exists():
+            write_text(path, json.dumps(asdict(identity), sort_keys=True))
+        there, wanted = _parsed(path), asdict(identity)
+        other = [n for n in wanted if there.get(n) != wanted[n]]
+        if other:
+            shown = "; ".join(f"{n} was {there.get(n)!r}, now {wanted[n]!r}" for n in other)
+            raise InputError(f"folder: {home} holds replications of another run: {shown}")
+        yield
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -233,9 +230,11 @@ def _read(path: Path) -> dict[str, Any]:
 # Work -------------------------------------------------------------------------------------------
 
 
-def _replicate(replicator: Replicator, identity: _Identity, home: Path, i: int) -> None:
+def _replicate(
+    replicator: Replicator, identity: _Identity, home: Path, i: int, durable: bool = True
+) -> None:
     seed = np.random.SeedSequence(identity.random_seed, spawn_key=(i,))
-    _write(_place(home, i), replicator.run(seed))
+    write_text(_place(home, i), json.dumps(replicator.run(seed), sort_keys=True), durable)
 
 
 def _in_processes(
@@ -285,6 +284,7 @@ def _work(
     share: list[int],
     parent: int,
 ) -> None:
+    end_with_parent(parent)
     replicator = Replicator(builder(), *fields)
     for i in share:
         if os.getppid() != parent:  # who started this is gone, and may start it again
@@ -324,6 +324,7 @@ def _tree(model: Any, identity: _Identity, records: list[dict[str, Any]]) -> xr.
     tree = xr.DataTree.from_dict(groups)
     tree.attrs |= asdict(identity) | {
         "settings": json.dumps(identity.settings, sort_keys=True),
+        "hold": int(identity.hold),
         "replications": len(records),
         "failed": len(failures),
         "failures": json.dumps(sorted(set(failures))),

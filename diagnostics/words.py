@@ -1,13 +1,23 @@
 """Numbers, times and lists as a page writes them, and as JSON holds them."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["count", "duration", "listed", "mean_and_sd", "number", "plain", "records"]
+__all__ = ["count", "duration", "listed", "mean_and_sd", "number", "plain", "records", "visible"]
+
+
+# All that steers instead of being shown, but for the ends of lines and tabs.
+STEERING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Write control characters as JSON does, so that names cannot steer a page or a terminal."""
+    return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def number(value: Any, digits: int = 3) -> str:

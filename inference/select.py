@@ -115,7 +115,7 @@ def select_features(
         "direction": direction,
         "rule": rule,
     }
-    words["converged"] = _converged(ranked, path)
+    words["converged"] = int(_converged(ranked, path))  # netCDF has no truth values
     return _dataset(inputs.feature_names, ranked, path, chosen).assign_attrs(words)
 
 

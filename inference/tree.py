@@ -39,6 +39,7 @@ __all__ = [
     "fit_dataset",
     "hyper_dataset",
     "path_group",
+    "storable",
 ]
 
 TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must know
@@ -186,7 +187,7 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
-    """Put the groups together; attributes that zarr cannot hold become JSON text."""
+    """Put the groups together; attributes that a file cannot hold become text, or 0 and 1."""
     _mark_held(groups, str(attributes.get("hyper", "")))
     made = {"inference_library": "ardvark", "inference_library_version": version("ardvark")}
     tree = xr.DataTree.from_dict(
@@ -194,7 +195,7 @@ def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, A
     )
     # When it was made stands at the root alone: the same seed gives the same groups.
     tree.attrs.update(made, created_at=datetime.now(UTC).isoformat())
-    tree.attrs.update({k: v if _plain(v) else json.dumps(v) for k, v in attributes.items()})
+    tree.attrs.update({key: storable(value) for key, value in attributes.items()})
     return tree
 
 
@@ -209,6 +210,13 @@ def _mark_held(groups: Mapping[str, xr.Dataset | None], hyper: str) -> None:
             values, np.broadcast_to(values[:1, :1], values.shape)
         ):
             draws.attrs["held"] = hyper
+
+
+def storable(value: Any) -> str | int | float:
+    """Give an attribute as text or a number: netCDF has no truth values, and nobody has None."""
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return value if _plain(value) else json.dumps(value)
 
 
 def _plain(value: Any) -> bool:

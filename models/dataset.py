@@ -164,6 +164,12 @@ def _as_splits(arrays: Mapping[str, Any], n_rows: int) -> tuple[Split, ...]:
     if len(train) != len(test):
         raise InputError(f"train_index has {len(train)} splits, test_index has {len(test)}.")
     for number, (left, right) in enumerate(zip(train, test, strict=True)):
+        if not left.size:
+            raise InputError(f"split {number} has no training rows.")
+        for key, rows in (("train_index", left), ("test_index", right)):
+            values, counts = np.unique(rows, return_counts=True)
+            if (counts > 1).any():
+                raise InputError(f"split {number} has row {values[counts > 1][0]} twice in {key}.")
         both = np.intersect1d(left, right)
         if both.size:
             raise InputError(f"split {number} has row {both[0]} both in train and test.")

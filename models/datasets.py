@@ -7,6 +7,7 @@ Nothing is scaled and nothing is unpickled.
 
 import difflib
 import inspect
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,15 @@ import numpy as np
 
 from ardvark.errors import InputError
 from ardvark.models.checks import one_of
-from ardvark.models.dataset import USER, Arrays, Dataset, checked, from_frame
+from ardvark.models.dataset import USER, Arrays, Dataset, checked, from_frame, infer_task
 from ardvark.models.download import ORIGINS, REMOTE, Origin, cache_folder, fetch
-from ardvark.models.files import named_files, read_csv, read_npz, search_path
+from ardvark.models.files import claims, named_files, read_csv, read_npz, search_path
 from ardvark.models.simulators import SIMULATORS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["datasets", "load"]
+__all__ = ["datasets", "load", "names_at_hand", "names_to_download"]
 
 EMBEDDED = {
     "wine": Origin("scikit-learn load_wine (UCI)", "BSD-3-Clause", "cultivar 0, 1 or 2"),
@@ -32,6 +33,7 @@ EMBEDDED = {
     ),
 }
 KNOWN_OFFLINE = (*EMBEDDED, *SIMULATORS)
+READ_TO_LIST = 2**24  # bytes of a target that are read to tell its task
 LISTED = (
     "name",
     "task",
@@ -94,7 +96,9 @@ def load(
 def datasets() -> "pd.DataFrame":
     """List what can be loaded: one row a set, with its size, origin and licence.
 
-    `available` is False for a download that is not in the cache yet, and for an unreadable file.
+    `available` is False for a download that is not in the cache yet, and for a file whose headers
+    are not those of a data set. Of a file only the headers and the target are read here: `load`
+    looks at every number.
     """
     import pandas as pd
 
@@ -148,10 +152,30 @@ def _line(data: Dataset, origin: str) -> dict[str, Any]:
 
 
 def _file_line(name: str, path: Path) -> dict[str, Any]:
+    origin = ORIGINS.get(name, USER)
     try:
-        return _line(load(name), "file")
+        return _blank(name, "file", origin.source, origin.licence) | _outline(path)
     except InputError:
         return _blank(name, "file", f"unreadable: {path.name}", "")
+
+
+def _outline(path: Path) -> dict[str, Any]:
+    """Sizes and task of a file, by its headers and its target."""
+    there = claims(path)
+    shapes = {key: claim.shape for key, claim in there.items()}
+    X, t = shapes.get("X", ()), shapes.get("t", ())
+    splits = [shapes[key] for key in ("train_index", "test_index") if key in shapes]
+    wrong = len(X) != 2 or t != X[:1] or shapes.get("feature_names", X[1:]) != X[1:]
+    wrong = wrong or any(there[k].dtype.kind not in "iu" for k in shapes if k.endswith("_index"))
+    if wrong or len({shape[:-1] for shape in splits}) > 1:
+        raise InputError(f"{path}: the arrays do not belong together: {shapes}")
+    found: dict[str, Any] = {"rows": X[0], "inputs": X[1], "available": True}
+    found["splits"] = (math.prod(splits[0][:-1])) if len(splits) == 2 else 0
+    if there["t"].nbytes <= READ_TO_LIST:
+        target = read_npz(path, ["t"])["t"]
+        found["task"] = infer_task(target)
+        found["classes"] = None if found["task"] == "regression" else len(np.unique(target))
+    return found
 
 
 def _remote_line(name: str) -> dict[str, Any]:
@@ -185,12 +209,27 @@ def _refuse_settings(name: str, settings: Mapping[str, Any]) -> None:
         )
 
 
+def names_at_hand() -> list[str]:
+    """Names that `load` finds without a network."""
+    names = (*KNOWN_OFFLINE, *(name for name, _ in named_files()))
+    cached = (n for n, remote in REMOTE.items() if (cache_folder() / remote.file_name).is_file())
+    return list(dict.fromkeys((*names, *cached)))
+
+
+def names_to_download() -> list[str]:
+    """Names that `load` must fetch first."""
+    here = set(names_at_hand())
+    return [name for name in REMOTE if name not in here]
+
+
 def _unknown(name: str) -> InputError:
-    known = list(dict.fromkeys([*KNOWN_OFFLINE, *(name for name, _ in named_files()), *REMOTE]))
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    here, away = names_at_hand(), names_to_download()
+    near = [f"{match!r}" for match in difflib.get_close_matches(name, here, n=1)]
+    near += [f"{m!r} (to be downloaded)" for m in difflib.get_close_matches(name, away, n=1)]
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     folders = [f"{folder}{'' if folder.is_dir() else ' (not found)'}" for folder in search_path()]
     return InputError(
-        f"No data set is called {name!r}.{hint} Known: {', '.join(known)}. Others: put {name}.npz "
-        f"into a folder and name the folder in ARDVARK_DATA (now: {', '.join(folders) or 'unset'})."
+        f"No data set is called {name!r}.{hint} Known: {', '.join([*here, *away])}. Others: put "
+        f"{name}.npz into a folder and name the folder in ARDVARK_DATA (now: "
+        f"{', '.join(folders) or 'unset'})."
     )

@@ -21,6 +21,7 @@ from ardvark.models.tables import (
     frame_values,
     is_frame,
     listed,
+    refuse_control_characters,
     refuse_non_finite_table,
     refuse_other_columns,
     refuse_other_than_table,
@@ -146,6 +147,7 @@ def as_inputs(X: Any, *, argument: str = "X") -> Inputs:
         if isinstance(X, Inputs) and len(X.feature_names) == values.shape[1]:
             names, scaling = X.feature_names, X.scaling
     refuse_repeated_names(names, argument)
+    refuse_control_characters(names, argument)
     refuse_non_finite_table(values, names, argument)
     return Inputs(values, names, scaling)
 

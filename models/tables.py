@@ -4,6 +4,7 @@ Every refusal is an `InputError` that names the argument; rows count from 0.
 """
 
 import os
+import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = [
     "is_frame",
     "is_number",
     "listed",
+    "refuse_control_characters",
     "refuse_non_finite_table",
     "refuse_other_columns",
     "refuse_other_than_table",
@@ -33,6 +35,7 @@ __all__ = [
 type Array = npt.NDArray[np.float64]
 
 PACKAGE_FOLDER = os.path.dirname(__file__)
+BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # turn text around
 
 
 def warn(message: str) -> None:
@@ -178,6 +181,17 @@ def refuse_repeated_names(names: tuple[str, ...], argument: str) -> None:
                 f"rename or drop one."
             )
         seen[name] = column
+
+
+def refuse_control_characters(names: Sequence[str], argument: str) -> None:
+    """Refuse names that would steer a terminal or a page instead of being shown."""
+    for column, name in enumerate(names):
+        bad = (unicodedata.category(c) in ("Cc", "Zl", "Zp") or c in BIDI for c in name)
+        if not name.isprintable() and any(bad):
+            raise InputError(
+                f"{argument} has a control character in the name of column {column}, {name!a}: "
+                f"rename it."
+            )
 
 
 def refuse_non_finite_table(values: Array, names: tuple[str, ...], argument: str) -> None:

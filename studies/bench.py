@@ -42,6 +42,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,8 @@ def short(text: str, length: int = 160) -> str:
 
 def run_once(command: Sequence[str]) -> Report:
     """Run one fresh process; unless it timed itself, it is timed as a whole."""
+    from ardvark.diagnostics.processes import end_with_parent
+
     start = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as errors,
@@ -312,6 +315,7 @@ def run_once(command: Sequence[str]) -> Report:
             stderr=errors,
             text=True,
             env={**os.environ, **ONE_THREAD},
+            preexec_fn=partial(end_with_parent, os.getpid()),
         ) as child,
     ):
         assert child.stdout is not None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ardvark as av
+from ardvark.diagnostics.atomic import write_text
 from ardvark.diagnostics.record import FORMAT, PLACE, digest
 from ardvark.diagnostics.sbc_checks import coverage, inclusion_calibration
 
@@ -167,9 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
         "entries": entries,
         "sha256": digest(entries),
     }
-    partial_file = asked.out.with_name(f".{asked.out.name}.{os.getpid()}")
-    partial_file.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(partial_file, asked.out)
+    write_text(asked.out, json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

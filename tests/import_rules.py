@@ -118,7 +118,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "vb_reading",
     )
 }
-COMMANDS = ("ardvark.cli", "ardvark.commands", "ardvark.tasks")
+COMMANDS = ("ardvark.cli", "ardvark.commands", "ardvark.kept", "ardvark.tasks")
 DOORS = (
     "ardvark.sklearn",
     "ardvark.estimator_bases",

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -133,7 +134,7 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
         (["sbc", "magic"], "unknown model 'magic'"),
         (["sbc", "--method", "magic"], "unknown method 'magic'"),
         (["sbc", "--option", "link"], "expected name=value"),
-        (["sbc", "--replications", "0"], "replications"),
+        (["sbc", "ard_classification", "--replications", "0"], "replications"),
         (["replicate", "magic"], "unknown study 'magic'; known: calibration, chu2006"),
     ],
 )
@@ -146,6 +147,96 @@ def test_an_error_is_one_line_and_exit_code_two(arguments, said, capsys, tmp_pat
     )
     assert "Traceback" not in captured.err and captured.out == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["fit", "report", "sbc"])
+def test_a_bare_command_begins_nothing_and_says_what_to_type(
+    command, capsys, tmp_path, monkeypatch
+):
+    """A bare `ardvark fit` started every method on wdbc."""
+
+    def begun(*_, **__):
+        raise AssertionError("something was begun")
+
+    for name in ("fit", "sbc", "load"):
+        monkeypatch.setattr(av, name, begun, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main([command]) == 2
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith(f"usage: ardvark {command} ")
+    assert f"`ardvark {command} " in error and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("typed", "usage", "said"),
+    [
+        (
+            "fit ard_classification wdbc",
+            "usage: ardvark fit DATA",
+            "Did you mean `ardvark fit wdbc --model ard_classification`?",
+        ),
+        (
+            "report wdbc ep laplace --seed 3",
+            "usage: ardvark report DATA",
+            "Did you mean `ardvark report wdbc --method ep,laplace --seed 3`?",
+        ),
+        ("fit a.csv b.csv", "usage: ardvark fit DATA", "fit takes one data set"),
+        ("fit ard_regression", "usage: ardvark fit DATA", "`ardvark fit DATA --model ard_regr"),
+        ("fit wdbc --drwas 3", "usage: ardvark fit DATA", "Did you mean --draws?"),
+        ("list all", "usage: ardvark list", "list: all was not expected"),
+        ("ffit wdbc", "usage: ardvark COMMAND", 'Did you mean "fit"?'),
+    ],
+)
+def test_wrong_words_show_the_usage_and_what_may_have_been_meant(typed, usage, said, capsys):
+    """`ardvark fit MODEL DATA` said "Unused Tokens: ['DATA']" and no more."""
+    assert main(typed.split()) == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith(usage) and said in last and "Unused Tokens" not in last
+
+
+def test_others_are_quiet_unless_asked(csv, fitted, tmp_path, monkeypatch, capsys):
+    """PyMC's "Sampling: [t]" and ArviZ's "We detected potential issues" stood among our lines."""
+    import logging
+
+    from ardvark.diagnostics import report as module
+
+    handler = logging.StreamHandler()  # on standard error as it is now
+    logger = logging.getLogger("pymc.example")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    normal = module.render
+
+    def chatting(*given):
+        logger.info("Sampling: [t]")
+        logger.warning("We detected potential issues.")
+        warnings.warn("of another package", UserWarning, stacklevel=1)
+        return normal(*given)
+
+    monkeypatch.setattr(module, "render", chatting)
+    arguments = ["report", str(csv), "--method", "laplace", "--out", str(tmp_path / "a.html")]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "laplace: done" in said
+    assert not any(word in said for word in ("Sampling", "We detected", "another package"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main([*arguments, "--debug"]) == 0
+    logger.removeHandler(handler)
+    assert "Sampling: [t]" in capsys.readouterr().err
+
+
+def test_control_characters_do_not_reach_a_page(fitted, csv, tmp_path):
+    """A name could steer the terminal, or turn the text of the page around."""
+    strange = csv.with_name("peo\x1bple\u202e\x9b.csv")
+    csv.rename(strange)
+    out = tmp_path / "a.html"
+    assert main(["report", str(strange), "--method", "laplace", "--out", str(out), "--quiet"]) == 0
+    for path in (out, out.with_suffix(".json")):
+        text = path.read_text("utf-8")
+        assert "peo\\u001bple\\u202e\\u009b" in text
+        assert not {"\x1b", "\u202e", "\x9b"} & set(text)
+    numbers = json.loads(out.with_suffix(".json").read_text("utf-8"))
+    assert numbers["header"]["Data set"] == strange.stem
 
 
 def test_json_errors_are_json(capsys):

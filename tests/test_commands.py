@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import subprocess
 import sys
 import warnings
 
@@ -177,23 +176,33 @@ def test_options_of_the_table_are_those_of_the_studies():
             assert known, (name, option)
 
 
-def test_a_study_is_run_with_its_lines_as_json(monkeypatch, capsys):
-    script = "print('{\"error\": 0.1}'); print('plain words')"
-    monkeypatch.setitem(commands.STUDIES, "usps", ("", [], ["--rows", "5"]))
-    real, asked = subprocess.Popen, []
+STUDY = """
+import sys
+if __name__ == "__main__":
+    print('{"error": 0.1}')
+    print("plain words", *sys.argv[1:])
+    sys.exit(int(sys.argv[-1]))
+"""
 
-    def instead(command, **settings):
-        asked.append(command[1:])
-        return real([sys.executable, "-c", script], **settings)
 
-    monkeypatch.setattr(commands.subprocess, "Popen", instead)
-    assert main(["replicate", "usps", "--quick", "--json"]) == 0
+def test_a_study_is_run_with_its_lines_as_json(monkeypatch, tmp_path, capsys):
+    import ardvark.studies
+
+    (tmp_path / "example.py").write_text(STUDY)
+    monkeypatch.setattr(ardvark.studies, "__path__", [str(tmp_path)])
+    monkeypatch.setitem(commands.STUDIES, "example", ("", ["--rows", "3"], ["--rows", "0"]))
+    assert main(["replicate", "example", "--quick", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert asked == [["-m", "ardvark.studies.usps", "--rows", "5"]]
-    assert found["usps"] == {"exit_code": 0, "lines": [{"error": 0.1}, "plain words"]}
-    script = "raise SystemExit(3)"
-    assert main(["replicate", "usps"]) == 2
-    assert "usps ended with 3" in capsys.readouterr().err
+    assert found["example"] == {"exit_code": 0, "lines": [{"error": 0.1}, "plain words --rows 0"]}
+    before = list(sys.argv)
+    assert main(["replicate", "example"]) == 2
+    said = capsys.readouterr()
+    assert "plain words --rows 3" in said.out and "example ended with 3" in said.err
+    assert sys.argv == before
+    (tmp_path / "example.py").write_text("raise KeyError('what went wrong')")
+    assert main(["replicate", "example"]) == 2
+    said = capsys.readouterr().err
+    assert "what went wrong" in said and "example ended with 1" in said
 
 
 # ------------------------------------------------------------------------------- files that lie

@@ -4,8 +4,11 @@ import dataclasses
 import functools
 import hashlib
 import http.server
+import io
+import json
 import os
 import threading
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ import pytest
 import scipy.io
 import sklearn.datasets
 
-from ardvark.errors import InputError
+from ardvark.errors import InputError, InputWarning
 from ardvark.models import datasets as door
 from ardvark.models import download, simulators
 from ardvark.models.dataset import Dataset, infer_task
@@ -338,11 +341,26 @@ BAD_FILES = {
         {"train_index": np.array([[0, 7]]), "test_index": np.array([[7]])},
         "split 0 has row 7 both in train and test",
     ),
+    "no rows": (
+        {"train_index": np.empty((1, 0), int), "test_index": np.array([[1]])},
+        "split 0 has no training rows",
+    ),
+    "twice": (
+        {"train_index": np.array([[0, 1], [2, 2]]), "test_index": np.array([[7], [8]])},
+        "split 1 has row 2 twice in train_index",
+    ),
+    "twice in test": (
+        {"train_index": np.array([[0, 1]]), "test_index": np.array([[9, 9]])},
+        "split 0 has row 9 twice in test_index",
+    ),
+    "control": ({"feature_names": np.array(["a", "b\x1b[31m"])}, r"control .*'b\\x1b\[31m'"),
     "splits": (
         {"train_index": np.array([[0], [1]]), "test_index": np.array([[7]])},
         "train_index has 2 splits, test_index has 1",
     ),
 }
+SEEN_BY_LOAD_ALONE = ("nan", "same names", "row", "leak", "no rows", "twice", "twice in test")
+SEEN_BY_LOAD_ALONE += ("control",)  # the list reads headers and the target
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
@@ -354,7 +372,8 @@ def test_bad_files(folder, kind):
     with pytest.raises(InputError, match=message):
         load("bad")
     listed = datasets().set_index("name").loc["bad"]
-    assert not listed["available"] and listed["origin"] == "file"
+    assert listed["origin"] == "file"
+    assert bool(listed["available"]) == (kind in SEEN_BY_LOAD_ALONE)
 
 
 class Hostile:
@@ -388,6 +407,81 @@ def test_broken_files_are_refused_by_name(folder, content):
     (folder / "single.npy").rename(folder / "single.npz")
     with pytest.raises(InputError, match=r"single.npz cannot be read"):
         load("single")
+
+
+def lying(path, key, shape, size=None, compressed=False):
+    """Write a data set one of whose arrays claims another shape, in an archive that may lie too."""
+    plain = {"X": np.zeros((30, 2)), "t": np.arange(30) % 2}
+    path.parent.mkdir(exist_ok=True)
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        for name, array in plain.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(1, 0))
+            data = content.getvalue()
+            if name == key:
+                old = str(array.shape).encode()
+                data = data.replace(b"'shape': " + old, b"'shape': " + str(shape).encode())
+            archive.writestr(f"{name}.npy", data)
+    if size is not None:  # the archive's own word on the size of its first member
+        data = bytearray(path.read_bytes())
+        place = data.index(b"PK\x01\x02") + 24
+        data[place : place + 4] = size.to_bytes(4, "little")
+        path.write_bytes(data)
+
+
+@pytest.fixture
+def little_memory():
+    """Refuse to take more than two gigabytes beyond what is in use."""
+    resource = pytest.importorskip("resource")
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory cannot be limited")
+def test_a_header_that_claims_too_much_is_refused_by_name(folder, little_memory, capsys):
+    """(1e11, 10) in a header broke `ardvark list`, which loaded every file."""
+    from ardvark.cli import main
+
+    write(folder, "mine")
+    lying(folder / "giant.npz", "X", (10**11, 10))
+    lying(folder / "packed.npz", "X", (10**11, 10), compressed=True)
+    lying(folder / "liar.npz", "X", (250_000_000, 2), size=250_000_000 * 16 + 128)
+    lying(folder / "target.npz", "t", (10**11,))
+    for name in ("giant", "packed", "liar", "target"):
+        with pytest.raises(InputError, match=rf"{name}.npz .* claims"):
+            load(name)
+    table = datasets().set_index("name")
+    assert table.loc["mine", "available"] and table.loc["mine", "rows"] == 30
+    assert not table.loc[["giant", "packed", "liar", "target"], "available"].any()
+    assert main(["list", "--json"]) == 0
+    assert {"mine", "giant"} <= set(json.loads(capsys.readouterr().out)["datasets"])
+
+
+def test_the_list_reads_no_inputs(folder, monkeypatch):
+    write(folder, "mine", feature_names=np.array(["a", "b"]))
+    real, asked = np.lib.format.read_array, []
+
+    def counted(stream, *args, **settings):
+        array = real(stream, *args, **settings)
+        asked.append(array.shape)
+        return array
+
+    monkeypatch.setattr(np.lib.format, "read_array", counted)
+    line = datasets().set_index("name").loc["mine"]
+    assert (line["rows"], line["inputs"], line["classes"], line["splits"]) == (30, 2, 2, 0)
+    assert line["task"] == "binary" and asked == [(30,)]  # the target alone
+
+
+def test_a_typo_suggests_what_is_at_hand_first(folder):
+    """A set that must be downloaded was suggested before one that is there."""
+    write(folder, "bostom")
+    with pytest.raises(InputError, match=r"mean 'bostom' or 'boston' \(to be downloaded\)\?"):
+        load("bosto")
 
 
 def test_an_unknown_name_lists_what_is_known(folder):
@@ -457,6 +551,12 @@ def test_a_csv_file(tmp_path, suffix):
         ("a,y\n1,0.5\n2,\n3,1.5\n", {}, "y has NaN at row 1"),
         ("a,y\n1,0\n2,1\n", {"target": "z"}, "target is 'z', table has no column of that name"),
         ("a,y\n1,0\n2,0\n", {}, "y has one class only"),
+        ("a,a,y\n1,2,0\n3,4,1\n", {}, r"several columns named 'a' \(\[0, 1\]\): rename"),
+        ("a,y,y\n1,2,0\n3,4,1\n", {}, "several columns named 'y'"),
+        (",a,y\n5,1,0\n7,3,1\n", {}, "no name for column 0: name it"),
+        ("a,,y\n1,0,0\n3,1,1\n", {}, "no name for column 1: name it"),
+        ('a,"b\x07",y\n1,2,0\n3,4,1\n', {}, r"control character .* column 1, 'b\\x07'"),
+        ('a,"b\u202e",y\n1,2,0\n3,4,1\n', {}, r"control character .* column 1, 'b\\u202e'"),
         ("a;y\n1;0\n", {}, "one column only .* Is the separator a comma"),
         ("1,2\n3,4\n", {}, "has numbers in its first line"),
         ("", {}, "cannot be read as CSV"),
@@ -471,6 +571,17 @@ def test_bad_csv_files(tmp_path, text, options, message):
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         load(path, **options)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_index_in_a_csv_file_is_left_out_and_told(tmp_path, name, first):
+    """The index that pandas (from 0) or R (from 1) writes became the input "Unnamed: 0"."""
+    rows = [f"{i + first},{x},{x + 1},{i % 2}" for i, x in enumerate([3.0, 1.0, 2.0, 5.0])]
+    (tmp_path / "table.csv").write_text("\n".join([f"{name},a,b,y", *rows]) + "\n")
+    with pytest.warns(InputWarning, match=r"first column has no name and counts the rows"):
+        data = load(tmp_path / "table.csv")
+    assert data.feature_names == ("a", "b") and data.X[0].tolist() == [3.0, 4.0]
 
 
 def test_a_missing_csv_file_and_a_wrong_type():
