@@ -20,10 +20,11 @@ from ardvark.inference.columns import Columns
 from ardvark.inference.ep import EP
 from ardvark.inference.laplace import Laplace
 from ardvark.models.checks import positive, positive_integer
-from ardvark.models.inputs import Array
+from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import KERNELS, MEDIAN, Kernel
+from ardvark.models.tables import as_frame, default_names
 
-__all__ = ["METHODS", "Estimator", "FittedWeights", "LinearBasis", "OnRows"]
+__all__ = ["METHODS", "Estimator", "FittedWeights", "LinearBasis", "OnRows", "known_table"]
 
 METHODS: dict[str, Any] = {"ep": EP, "laplace": Laplace}
 DENSE = 2.5e8  # bytes of Phi beyond which its columns are made when they are needed
@@ -133,7 +134,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(validate_data(self, known_table(X), dtype=np.float64, reset=False))
 
     def _eta(self, X: Array, weights: FittedWeights) -> tuple[Array, Array]:
         """Mean and variance of the predictor at rows X."""
@@ -179,10 +180,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _all_graphs(self) -> list[Any]:
         check_is_fitted(self)
         if "_graphs" not in self.__dict__:
-            import pandas as pd
-
-            names = getattr(self, "feature_names_in_", None)
-            X = self.X_fit_ if names is None else pd.DataFrame(self.X_fit_, columns=names)
+            X = Inputs(self.X_fit_, getattr(self, "feature_names_in_", None))
             build = self._builder()
             self._graphs = [build(X, t, **self._options) for t in self._targets()]
         return self._graphs
@@ -266,6 +264,17 @@ class LinearBasis(Estimator):
         """Inputs that have a weight (for any class): a mask, or their indices."""
         check_is_fitted(self)
         return np.flatnonzero(self.support_) if indices else self.support_
+
+
+def known_table(X: Any) -> Any:
+    """Give a table with names as one whose names scikit-learn finds, all else as it is."""
+    if isinstance(X, Inputs):
+        import pandas as pd
+
+        named = X.ndim == 2 and X.feature_names != default_names(X.shape[1])
+        return pd.DataFrame(np.asarray(X), columns=list(X.feature_names)) if named else X
+    frame = as_frame(X, "X")
+    return X if frame is None else frame.to_native()
 
 
 def _settled(kernel: Any, X: Array) -> Any:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from ardvark.errors import InputError
 from ardvark.models.tables import (
     Array,
+    as_frame,
     as_numeric,
     default_names,
     frame_values,
-    is_frame,
     listed,
     refuse_non_finite_table,
     refuse_other_columns,
@@ -129,19 +129,23 @@ def _plain(value: Any) -> Any:
 def as_inputs(X: Any, *, argument: str = "X") -> Inputs:
     """Check a table of numbers (array, nested list, DataFrame, `Inputs`) and copy it.
 
+    The names of its columns are those of a pandas, polars, pyarrow or modin table, of an xarray
+    Dataset's variables, or the coordinate of an xarray DataArray's second dimension.
+
     Raises
     ------
     InputError
         Names the argument and the first bad place.
     """
     scaling = None
-    if is_frame(X):
-        refuse_other_than_table(X, argument)
-        names = tuple(str(name) for name in X.columns)
-        values = frame_values(X, names, argument)
+    frame = as_frame(X, argument)
+    if frame is not None:
+        refuse_other_than_table(frame.shape, argument)
+        names = tuple(str(name) for name in frame.columns)
+        values = frame_values(frame, names, argument)
     else:
         values = as_numeric(X, argument, table_place, expected="an (N, d) table of numbers")
-        refuse_other_than_table(values, argument)
+        refuse_other_than_table(values.shape, argument)
         names = default_names(values.shape[1])
         if isinstance(X, Inputs) and len(X.feature_names) == values.shape[1]:
             names, scaling = X.feature_names, X.scaling
