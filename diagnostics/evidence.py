@@ -14,6 +14,7 @@ import xarray as xr
 
 from ardvark.diagnostics.psis import loo_figures
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_trees
 
 __all__ = ["compare_evidence"]
 
@@ -32,8 +33,7 @@ def compare_evidence(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     (nats), ``active`` (weights that were kept; for a relevance vector machine its vectors and the
     bias), ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat``, ``method``, ``converged``.
     """
-    if not trees:
-        raise InputError("trees is empty: give results of fit by name")
+    check_trees(trees)
     _check_same_data(trees)
     rows = {name: _row(name, tree) for name, tree in trees.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")

@@ -34,6 +34,7 @@ from ardvark.diagnostics.part_verdict import verdict_part
 from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.words import count, duration, plain, records
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_model
 
 __all__ = ["report"]
 
@@ -77,6 +78,8 @@ def report(
     """
     target = Path(path)
     _check(trees, target)
+    if model is not None:
+        check_model(model)
     judge = choose_reference(trees, reference)
     case = Case(share_weights(trees), judge, model, data, command, test, taddaa)
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}

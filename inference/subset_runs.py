@@ -24,7 +24,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.hyper import Fixed, fixed_values
-from ardvark.inference.predict import class_table, row_table
+from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run
 from ardvark.inference.subset_exact import MOST_INPUTS, draw_given_subsets, enumerate_subsets
@@ -40,7 +40,6 @@ from ardvark.models.subset_prior import log_subset_prior
 __all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem"]
 
 _SLABS = {"fixed": FIXED, "ard": ONE_EACH, "shared": SHARED}
-_MOST_DRAWS = 2000  # for a prediction
 
 
 def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -130,15 +129,16 @@ def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) 
     if missing:
         raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")
     draws = posterior.stack(sample=("chain", "draw"), create_index=False)
-    draws = draws.isel(sample=slice(None, None, max(1, draws.sizes["sample"] // _MOST_DRAWS)))
     weights = (draws["included"] * draws["w"]).transpose("sample", "feature").values
-    eta = draws["bias"].values[:, None] + weights @ np.asarray(X_new, dtype=float).T
+    link = {"probit": ndtr, "logit": expit, "identity": lambda eta: eta}[card.link]
+    found, rows = Average(), np.asarray(X_new, dtype=float).T
+    for block in in_blocks({"bias": draws["bias"].values, "w": weights}):
+        found.add(link(block["bias"][:, None] + block["w"] @ rows))
     if card.link != "identity":
-        positive = (ndtr if card.link == "probit" else expit)(eta).mean(axis=0)
-        return class_table(model, np.stack([1.0 - positive, positive], axis=1))
+        return class_table(model, np.stack([1.0 - found.mean, found.mean], axis=1))
     sigma = draws["sigma"].values if "sigma" in draws else np.array(card.noise[0])
-    sd = np.sqrt(eta.var(axis=0) + np.mean(sigma**2))
-    return row_table(np.stack([eta.mean(axis=0), sd], axis=1), "statistic", ["mean", "sd"])
+    sd = np.sqrt(found.variance + np.mean(sigma**2))
+    return row_table(np.stack([found.mean, sd], axis=1), "statistic", ["mean", "sd"])
 
 
 # --- from the graph to arrays and back ----------------------------------------------------------

@@ -35,6 +35,7 @@ from ardvark.errors import InputError
 from ardvark.models.card import Card, Precision, copy_data, remember
 from ardvark.models.checks import (
     as_binary,
+    as_flag,
     as_inputs,
     as_precisions,
     as_target,
@@ -309,8 +310,7 @@ def with_precisions(
 
     `split` gives the precisions of each block from what was asked.
     """
-    if not isinstance(weights.bias, bool | np.bool_):
-        raise InputError(f"bias must be True or False, got {weights.bias!r}.")
+    as_flag(weights.bias, "bias")
     shape = positive(weights.a, "a")
     rate = 2 / len(design.names) if weights.b is None else positive(weights.b, "b")
     kind = one_of(weights.prior, PRIORS, "prior")

@@ -21,6 +21,7 @@ __all__ = [
     "as_binary",
     "as_classes",
     "as_count",
+    "as_flag",
     "as_inputs",
     "as_precisions",
     "as_seed",
@@ -249,6 +250,13 @@ def as_count(value: Any, argument: str) -> int:
     if not _is_integer(value) or value < 0:
         raise InputError(f"{argument} must be an integer >= 0, got {value!r}.")
     return int(value)
+
+
+def as_flag(value: Any, argument: str) -> bool:
+    """Check a yes or no: text and numbers are neither."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{argument} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:

@@ -169,7 +169,10 @@ def standardise(data: Any, *, rows: Any = None) -> Any:
     if dataclasses.is_dataclass(data) and not isinstance(data, type) and hasattr(data, "X"):
         return dataclasses.replace(data, X=standardise(data.X, rows=rows))
     X = as_inputs(data)
-    used = np.asarray(X) if rows is None else np.asarray(X)[rows]
+    try:
+        used = np.asarray(X) if rows is None else np.asarray(X)[rows]
+    except IndexError as error:
+        raise InputError(f"rows does not select rows of X, which has {len(X)}: {error}.") from error
     if used.ndim != 2 or not len(used):
         raise InputError(
             f"rows must select at least one row of X by an index array, a mask or a slice, "
