@@ -219,3 +219,17 @@ def test_the_slow_control_is_pymcs_own_sampler():
         )
     table = av.inclusion(tree)
     assert np.all(np.abs(table["counted"] - exact["counted"]) < 4 * table["mcse"])
+
+
+def test_an_inferred_slab_follows_the_unit_of_the_target():
+    """b was 1 whatever t was measured in: at 1000 t no input was found."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(40, 4))
+    t = X @ [1.0, 0.0, 0.3, 0.0] + 0.5 * rng.normal(size=40)
+    found = []
+    for unit in (1.0, 1e-3, 1e3):
+        model = av.models.subset_regression(X, unit * t, slab="shared")
+        tree = av.fit(model, av.ReversibleJump(sweeps=1500), draws=500, random_seed=1)
+        weights = tree["posterior"]["w_included"].mean(("chain", "draw")).values
+        found.append(np.append(weights / unit, av.inclusion(tree)["rao_blackwell"]))
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
