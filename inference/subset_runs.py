@@ -9,12 +9,17 @@ been added to since is refused. The data are the graph's present ones.
 | probit | integrated out, given the latent utilities | `subset_linear.py` |
 | logit | proposed from the Laplace Gaussian of the target subset | `subset_laplace.py` |
 
+In the tree `w` of an input that is out is 0, as `w_included` is: in the graph it is a draw from its
+prior that no data see, and a summary of it would be one of the prior. Where the draws must be draws
+of the graph (a log prior, calibration), `with_excluded` puts them in again.
+
 For a probit both ways are exact. At 200 rows and 13 (33) inputs the first gave 3 (60) times the
 effective draws of the inclusion per CPU second of the second, so it is the one taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +32,7 @@ from ardvark.inference.hyper import Fixed, fixed_values
 from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run
+from ardvark.inference.sites import Array
 from ardvark.inference.subset_exact import MOST_INPUTS, draw_given_subsets, enumerate_subsets
 from ardvark.inference.subset_groups import jump_counts, subset_problems, subsets_group
 from ardvark.inference.subset_kernels import FIXED, ONE_EACH, SHARED
@@ -37,7 +43,7 @@ from ardvark.models.card import card_of
 from ardvark.models.subset import SubsetCard
 from ardvark.models.subset_prior import log_subset_prior
 
-__all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem"]
+__all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem", "with_excluded"]
 
 _SLABS = {"fixed": FIXED, "ard": ONE_EACH, "shared": SHARED}
 
@@ -94,9 +100,6 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         found = enumerate_subsets(problem)
         which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
     included = found.included[which]
-    weights[:, 1:] += (
-        (1 - included) * rng.standard_normal(included.shape) * problem.alpha[1:] ** -0.5
-    )
     shape = (run.chains, run.draws)
     drawn = Chain(
         weights.reshape(*shape, -1),
@@ -139,6 +142,18 @@ def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) 
     sigma = draws["sigma"].values if "sigma" in draws else np.array(card.noise[0])
     sd = np.sqrt(found.variance + np.mean(sigma**2))
     return row_table(np.stack([found.mean, sd], axis=1), "statistic", ["mean", "sd"])
+
+
+def with_excluded(
+    model: Any, draws: Mapping[str, Array], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Complete draws (S, ...) of a subset model: weights of excluded inputs from their prior."""
+    w = np.asarray(draws["w"])
+    alpha = np.asarray(draws["alpha"] if "alpha" in draws else model["alpha"].get_value()[None])
+    one_for_all = alpha.ndim < w.ndim
+    sd = (alpha[:, None] if one_for_all else alpha) ** -0.5
+    drawn = sd * rng.standard_normal(w.shape)
+    return {**draws, "w": np.where(np.asarray(draws["included"]) != 0, w, drawn)}
 
 
 # --- from the graph to arrays and back ----------------------------------------------------------
@@ -216,7 +231,7 @@ def _stacked(chains: list[Chain]) -> Chain:
 
 
 def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, xr.Dataset]:
-    bias, w = drawn.weights[..., 0] + card.bias[0], drawn.weights[..., 1:]
+    bias, w = drawn.weights[..., 0] + card.bias[0], drawn.included * drawn.weights[..., 1:]
     alpha = drawn.alpha[..., 1] if card.slab.kind == "shared" else drawn.alpha[..., 1:]
     included: Any = drawn.included.astype(np.int64)
     values: dict[str, Any] = {
@@ -227,7 +242,7 @@ def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, 
         "sigma": drawn.sigma,
     }
     free = {rv.name: values[rv.name] for rv in model.free_RVs}
-    posterior = draws_dataset(model, free | {"w_included": included * w})
+    posterior = draws_dataset(model, free | {"w_included": w})
     posterior.attrs["sampling_kind"] = kind
     X, t = model["X"].get_value(), model["t_observed"].get_value()
     eta = bias[..., None] + posterior["w_included"].values @ X.T

@@ -9,7 +9,8 @@
 The space has a fixed dimension (a product space): an excluded input keeps a weight, whose prior
 given that it is excluded is the slab itself, so that the sum over `included` and the integral over
 `w` are those of the model with fewer weights, and a jump between dimensions is an ordinary move.
-`w_included` = included w is what acts on eta; `w` alone means nothing where an input is out.
+`w_included` = included w is what acts on eta; `w` alone means nothing where an input is out, and in
+the trees of `fit` it is 0 there.
 
     slab           precisions
     a number s     alpha_j = 1/s², as data
