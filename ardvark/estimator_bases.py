@@ -19,11 +19,20 @@ from ardvark.errors import ConvergenceWarning, InputError
 from ardvark.inference.columns import Columns
 from ardvark.inference.ep import EP
 from ardvark.inference.laplace import Laplace
-from ardvark.models.checks import positive, positive_integer
-from ardvark.models.inputs import Array
+from ardvark.models.checks import as_flag, positive, positive_integer
+from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import KERNELS, MEDIAN, Kernel
+from ardvark.models.tables import as_frame, default_names
 
-__all__ = ["METHODS", "Estimator", "FittedWeights", "LinearBasis", "OnRows"]
+__all__ = [
+    "METHODS",
+    "Estimator",
+    "FittedWeights",
+    "LinearBasis",
+    "OnRows",
+    "known_table",
+    "refuse_options",
+]
 
 METHODS: dict[str, Any] = {"ep": EP, "laplace": Laplace}
 DENSE = 2.5e8  # bytes of Phi beyond which its columns are made when they are needed
@@ -96,7 +105,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         positive(self.tolerance, "tolerance")
         positive_integer(self.max_steps, "max_steps")
         self.X_fit_ = np.array(X)  # the caller's may change, the centres must not
-        self._options: dict[str, Any] = {"bias": bool(self.fit_intercept)}
+        self._options: dict[str, Any] = {"bias": as_flag(self.fit_intercept, "fit_intercept")}
         self._options |= self._begin_basis(X)
         return self._n_functions() + int(self._options["bias"])
 
@@ -133,7 +142,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(validate_data(self, known_table(X), dtype=np.float64, reset=False))
 
     def _eta(self, X: Array, weights: FittedWeights) -> tuple[Array, Array]:
         """Mean and variance of the predictor at rows X."""
@@ -179,10 +188,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _all_graphs(self) -> list[Any]:
         check_is_fitted(self)
         if "_graphs" not in self.__dict__:
-            import pandas as pd
-
-            names = getattr(self, "feature_names_in_", None)
-            X = self.X_fit_ if names is None else pd.DataFrame(self.X_fit_, columns=names)
+            X = Inputs(self.X_fit_, getattr(self, "feature_names_in_", None))
             build = self._builder()
             self._graphs = [build(X, t, **self._options) for t in self._targets()]
         return self._graphs
@@ -197,13 +203,26 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         return theta
 
     def __dir__(self) -> list[str]:
-        """List all names but those of graph and tree, which a display would make by looking."""
-        made = {"model_": "_graphs", "tree_": "_trees"}
+        """List what there is: of graph and tree it is enough that they can be made."""
+        can_be_made = "_weights" in self.__dict__ and "_at_display" not in self.__dict__
+        made_later = {"model_": "_graphs", "tree_": "_trees"}
         return [
             name
             for name in object.__dir__(self)
-            if (made[name] in self.__dict__ if name in made else hasattr(self, name))
+            if (
+                can_be_made or made_later[name] in self.__dict__
+                if name in made_later
+                else hasattr(self, name)
+            )
         ]
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Show what was fitted; scikit-learn looks at each name, which would make the graph."""
+        self._at_display = True
+        try:
+            return super()._get_fitted_attr_html(doc_link)
+        finally:
+            del self._at_display
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the graph and the tree behind: they are made again from what is kept."""
@@ -266,6 +285,31 @@ class LinearBasis(Estimator):
         """Inputs that have a weight (for any class): a mask, or their indices."""
         check_is_fitted(self)
         return np.flatnonzero(self.support_) if indices else self.support_
+
+
+def refuse_options(options: dict[str, Any]) -> None:
+    """Refuse what `fit` was given besides X and y, but for `sample_weight=None`.
+
+    It is no parameter by name: scikit-learn would then take these estimators for weighted ones.
+    """
+    if any(name != "sample_weight" for name in options):
+        raise TypeError(f"fit() got an unexpected keyword argument {min(options)!r}")
+    if options.get("sample_weight") is not None:
+        raise InputError(
+            "sample_weight must be None: the posterior and its evidence are those of rows that "
+            "were observed once each. Repeat rows that were observed several times (np.repeat)."
+        )
+
+
+def known_table(X: Any) -> Any:
+    """Give a table with names as one whose names scikit-learn finds, all else as it is."""
+    if isinstance(X, Inputs):
+        import pandas as pd
+
+        named = X.ndim == 2 and X.feature_names != default_names(X.shape[1])
+        return pd.DataFrame(np.asarray(X), columns=list(X.feature_names)) if named else X
+    frame = as_frame(X, "X")
+    return X if frame is None else frame.to_native()
 
 
 def _settled(kernel: Any, X: Array) -> Any:

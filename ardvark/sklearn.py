@@ -26,7 +26,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from ardvark.errors import InputError
-from ardvark.estimator_bases import METHODS, Estimator, FittedWeights, LinearBasis, OnRows
+from ardvark.estimator_bases import (
+    METHODS,
+    Estimator,
+    FittedWeights,
+    LinearBasis,
+    OnRows,
+    known_table,
+    refuse_options,
+)
 from ardvark.inference.columns import Columns
 from ardvark.inference.gaussian_ard import gaussian_ard
 from ardvark.inference.one_against_rest import (
@@ -52,9 +60,14 @@ class _Regression(RegressorMixin, Estimator):  # type: ignore[misc]
     noise: float | None
     _method = "laplace"  # exact for Gaussian noise
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Find the precisions and the noise of largest evidence."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+    def fit(self, X: Any, y: Any, **options: Any) -> Self:
+        """Find the precisions and the noise of largest evidence.
+
+        The one option is `sample_weight=None`, for callers that always give it: each row is one
+        observation. Weights that are counts are rows repeated; others have no likelihood.
+        """
+        refuse_options(options)
+        X, y = validate_data(self, known_table(X), y, dtype=np.float64, y_numeric=True)
         y = np.array(y, dtype=float)
         n_weights = self._begin(X)
         self._options["noise"] = self.noise
@@ -103,9 +116,14 @@ class _Classification(ClassifierMixin, Estimator):  # type: ignore[misc]
     method: str
     link: str
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Find the precisions of largest evidence, for each class against the rest."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+    def fit(self, X: Any, y: Any, **options: Any) -> Self:
+        """Find the precisions of largest evidence, for each class against the rest.
+
+        The one option is `sample_weight=None`, for callers that always give it: each row is one
+        observation. Weights that are counts are rows repeated; others have no likelihood.
+        """
+        refuse_options(options)
+        X, y = validate_data(self, known_table(X), y, dtype=np.float64)
         check_classification_targets(y)
         self._method = one_of(self.method, METHODS, "method")
         link = one_of(self.link, LINKS, "link")

@@ -54,6 +54,7 @@ from ardvark.diagnostics.relevance import (
     weight_variables,
 )
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_trees
 from ardvark.inference.fingerprint import require_same_data
 
 __all__ = ["Paired", "agreement", "compare", "paired_draws"]
@@ -106,6 +107,8 @@ def compare(
         _check_trees(trees, ())
         require_same_data(trees)
         return as_comparison(side_by_side(trees))
+    if not isinstance(reference, str | Sequence):
+        raise InputError(f"reference must be a name or several, got {type(reference).__name__}")
     references = (reference,) if isinstance(reference, str) else tuple(reference)
     if not references:
         raise InputError("reference: no name given; name at least one of the trees.")
@@ -218,17 +221,12 @@ _COLUMNS = [
 
 
 def _check_trees(trees: Mapping[str, xr.DataTree], references: tuple[str, ...]) -> None:
+    check_trees(trees)
     for name in references:
         if name not in trees:
             raise InputError(
                 f"reference: asked for {name!r}, found {', '.join(map(repr, trees)) or 'no trees'};"
                 " name one of these."
-            )
-    for name, tree in trees.items():
-        if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
-            raise InputError(
-                f"trees[{name!r}]: expected a DataTree with a group `posterior` as `fit` returns,"
-                f" found {type(tree).__name__}."
             )
 
 

@@ -31,11 +31,14 @@ from scipy.special import ndtr
 
 from ardvark.diagnostics.reference import arviz
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.fingerprint import require_model, require_same_data
 from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
-from ardvark.inference.predict import MOST_DRAWS, Beliefs, predict
+from ardvark.inference.predict import Beliefs, predict
 from ardvark.models.card import card_of
+from ardvark.models.inputs import as_inputs
+from ardvark.models.tables import as_frame
 
 __all__ = [
     "Curve",
@@ -89,8 +92,8 @@ def scores(
         Per method `rows`, `by`, each score, `<score>_se`, `<score>_difference` from the reference
         and `<score>_difference_se`.
     """
-    if not trees:
-        raise InputError("trees: expected results of fit by name, found none")
+    check_model(model)
+    check_trees(trees)
     judge = next(iter(trees)) if reference is None else reference
     if judge not in trees:
         raise InputError(f"reference: {judge!r} is not among the trees {', '.join(trees)}")
@@ -149,7 +152,11 @@ def row_scores(tree: xr.DataTree, model: Any, test: Test = None) -> pd.DataFrame
 
 
 def _rows_of(test: Test) -> tuple[Any, npt.NDArray[Any]]:
-    X, t = (test.X, test.t) if hasattr(test, "X") else test
+    pair = (test.X, test.t) if hasattr(test, "X") else test
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise InputError(f"test must be (X, t) or a Dataset, got {type(test).__name__}")
+    X, t = pair
+    X = X if as_frame(X, "test") is None else as_inputs(X, argument="X of test")
     if len(X) != len(t) or not len(t):
         raise InputError(f"test: X has {len(X)} rows and t has {len(t)}")
     return X, np.asarray(t)
@@ -251,8 +258,7 @@ def _smoothed(tree: xr.DataTree) -> tuple[Array, Array]:
     (log_likelihood,) = tree["log_likelihood"].data_vars.values()
     arviz()  # registers the accessor
     stacked = log_likelihood.stack(sample=("chain", "draw"), create_index=False)
-    step = max(1, stacked.sizes["sample"] // MOST_DRAWS)
-    values = stacked.isel(sample=slice(None, None, step)).transpose("sample", ...)
+    values = stacked.transpose("sample", ...)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore")  # high k-hats are told by the section on LOO
         log_weight, _ = values.azstats.psislw(dim=["sample"])
@@ -270,13 +276,20 @@ def _left_out_normal(tree: xr.DataTree, model: Any, weights: Array) -> pd.DataFr
     if model is None or (card is not None and card.family != "sites"):
         return None
     belief = Beliefs(read_model(gaussian_form(model)), tree)
-    noise = belief.noise_variance()
-    if noise is None or belief.eta.shape != weights.shape:
+    etas, noises = list[Array](), list[Array]()
+    for theta, part in belief.blocks():
+        variance = belief.noise_variance(theta, part.shape[1])
+        if variance is None:
+            return None
+        etas.append(part)
+        noises.append(np.broadcast_to(variance, part.shape))
+    eta, noise = np.concatenate(etas), np.concatenate(noises)
+    if eta.shape != weights.shape:
         return None
     t = _observed(tree).astype(float)
-    mean = np.sum(weights * belief.eta, axis=0)
-    spread = np.sum(weights * ((belief.eta - mean) ** 2 + noise), axis=0)
-    u = np.sum(weights * ndtr((t - belief.eta) / np.sqrt(noise)), axis=0)
+    mean = np.sum(weights * eta, axis=0)
+    spread = np.sum(weights * ((eta - mean) ** 2 + noise), axis=0)
+    u = np.sum(weights * ndtr((t - eta) / np.sqrt(noise)), axis=0)
     return _normal_scores(mean, np.sqrt(spread), t, u)
 
 

@@ -13,6 +13,7 @@ import xarray as xr
 
 from ardvark.diagnostics.psis import loo_figures
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_trees
 from ardvark.inference.fingerprint import require_same_data
 
 __all__ = ["compare_evidence"]
@@ -32,8 +33,7 @@ def compare_evidence(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     (nats), ``active`` (weights that were kept; for a relevance vector machine its vectors and the
     bias), ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat``, ``method``, ``converged``.
     """
-    if not trees:
-        raise InputError("trees is empty: give results of fit by name")
+    check_trees(trees)
     require_same_data(trees, inputs=False, observed=True)
     rows = {name: _row(name, tree) for name, tree in trees.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")

@@ -27,6 +27,7 @@ from ardvark.diagnostics.psis import khat
 from ardvark.diagnostics.reference import integrates_hyperparameters, same_hyperparameters
 from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
+from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.fingerprint import require_model, require_same_data
 
 __all__ = ["BayesFactor", "bayes_factor", "evidence", "evidence_findings"]
@@ -70,10 +71,10 @@ def evidence(
     ``difference`` from the most precise estimate of the same quantity, and whether it ``agrees``
     with that. ``attrs["notes"]`` has what could not be estimated, and why.
     """
-    if not trees:
-        raise InputError("trees is empty: give results of fit by name")
+    check_trees(trees)
     require_same_data(trees, inputs=False)
     if model is not None:
+        check_model(model)
         require_model(model, trees, data=True)
     notes: list[str] = []
     rows = []
@@ -148,6 +149,11 @@ def bayes_factor(first: pd.DataFrame, second: pd.DataFrame) -> BayesFactor:
         Tables of `av.evidence` for two models of the same data. p(t) is taken where both have it:
         with hyperparameters at their optimum the larger model is favoured.
     """
+    for argument, table in (("first", first), ("second", second)):
+        if not isinstance(table, pd.DataFrame) or "quantity" not in table:
+            raise InputError(
+                f"{argument} must be a table of av.evidence, got {type(table).__name__}"
+            )
     shared = [q for q in ("p(t)",) if all(q in set(t["quantity"]) for t in (first, second))]
     chosen = []
     for table in (first, second):

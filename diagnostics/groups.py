@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ardvark.diagnostics.relevance import draws_of, element_labels, weight_variables
 from ardvark.diagnostics.subsets import indicators, mean_and_error
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
 from ardvark.models.inputs import as_inputs
 
 __all__ = ["correlated_groups", "group_relevance", "groupable", "variance_inflation"]
@@ -130,6 +131,7 @@ def group_relevance(tree: xr.DataTree, groups: Any = None, limit: float = LIMIT)
     ``together``, how many are included on average when any is; where it has weights,
     ``relevance`` of the group and ``largest_relevance`` of a member.
     """
+    check_tree(tree)
     sets = _as_sets(tree, groups, limit)
     rows: list[dict[str, Any]] = [{"features": features} for features in sets]
     if "included" in tree["posterior"].data_vars:

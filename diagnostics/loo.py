@@ -25,6 +25,7 @@ from ardvark.diagnostics.judges import choose_reference
 from ardvark.diagnostics.psis import LooRows, cavity_rows, error_of_sum, psis_rows
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.inference.arguments import check_trees
 from ardvark.inference.fingerprint import require_model, require_same_data
 
 __all__ = ["loo_by_row", "loo_table", "plot_loo", "refit_rows"]
@@ -71,6 +72,9 @@ def loo_by_row(
     trees: Mapping[str, xr.DataTree], model: Any = None, *, refit: Sequence[str] = ()
 ) -> dict[tuple[str, str], LooRows]:
     """Give each estimate row by row, by (name, estimator)."""
+    check_trees(trees)
+    if not isinstance(refit, list | tuple | set) or not all(isinstance(n, str) for n in refit):
+        raise InputError(f"refit must be a list of names of trees, got {refit!r}")
     unknown = [name for name in refit if name not in trees]
     if unknown:
         raise InputError(f"refit: {unknown[0]!r} is not among the trees {', '.join(trees)}")

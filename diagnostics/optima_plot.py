@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
 from ardvark.inference.reconstruction import reconstruct
 from ardvark.models.checks import one_of, positive
 
@@ -46,6 +47,7 @@ def plot_optima(
     -------
     matplotlib.axes.Axes
     """
+    check_tree(tree, group=None)
     if "optima" not in tree.children:
         raise InputError(
             "this tree has no optima: fit trigonometric_svm with hyper=Evidence(), by Laplace or EP"

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
+
 __all__ = ["plot_path"]
 
 _PANELS = {  # number of a step → what the axis says
@@ -35,8 +38,9 @@ def plot_path(tree: xr.DataTree, test: xr.Dataset | None = None) -> Any:
     """
     import matplotlib.pyplot as plt
 
+    check_tree(tree, group=None)
     if "selection_path" not in tree.children:
-        raise ValueError(
+        raise InputError(
             "this tree has no selection_path: fit with EP(hyper=Evidence()), "
             "Laplace(hyper=Evidence()) or "
             "EP(hyper=Predictive())"

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from ardvark.diagnostics.reference import arviz
 from ardvark.diagnostics.verdict import KHAT_LIMITS
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.graph import read_model
 from ardvark.inference.projection import Binary, Gaussian, Projected, forward_path
 from ardvark.inference.sites import GaussianSites, LogitSites, ProbitSites
@@ -109,6 +110,8 @@ def project(
         over draws), ``explained`` share of it, ``elpd`` by leave-one-out, ``difference`` from the
         reference with its ``difference_se``; ``suggested`` size, ``columns``, ``sentence()``.
     """
+    check_model(model)
+    check_tree(tree)
     reference, design, names, t = _reference(tree, model, positive_integer(draws, "draws"))
     always = np.array(["[" not in name for name in names])
     limit = min(int((~always).sum()), MOST if most is None else positive_integer(most, "most"))

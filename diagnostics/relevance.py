@@ -32,6 +32,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
 
 __all__ = [
     "constant_columns",
@@ -86,6 +87,7 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
     ``relevance`` and ``rank``; the features of a process ``kappa``, ``relevance``, ``sd`` of that,
     and ``rank``; models of subsets without weights ``inclusion``, ``relevance`` and ``rank``.
     """
+    check_tree(tree)
     if of not in (None, *KINDS):
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
     if of != "weights" and _has_ard(tree):

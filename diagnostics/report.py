@@ -33,6 +33,7 @@ from ardvark.diagnostics.part_sensitivity import sensitivity_part
 from ardvark.diagnostics.part_verdict import verdict_part
 from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.words import count, duration, plain, records
+from ardvark.inference.arguments import check_model
 from ardvark.inference.fingerprint import require_data, require_model, require_same_data
 
 __all__ = ["report"]
@@ -79,6 +80,7 @@ def report(
     _check(trees, target)
     require_same_data(trees)
     if model is not None:
+        check_model(model)
         require_model(model, trees, data=True)
     if data is not None:
         require_data(data, trees)

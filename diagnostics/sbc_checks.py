@@ -26,6 +26,7 @@ import xarray as xr
 
 from ardvark.diagnostics.relevance import element_labels
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
 
 __all__ = [
     "brownian_tail",
@@ -50,8 +51,7 @@ def sbc_summary(tree: xr.DataTree) -> pd.DataFrame:
     not certain), `mean`, `coverage_50`, `coverage_90` and their standard errors, `calibrated`
     (no test below 0.01 divided by the number of quantities).
     """
-    if "prior_sbc" not in tree.children:
-        raise InputError("tree has no group prior_sbc: it is not the tree of sbc")
+    check_tree(tree, group="prior_sbc")
     places = _by_quantity(tree["prior_sbc"].to_dataset())
     limit = LEVEL / len(places)
     rows = {}

@@ -212,6 +212,10 @@ class Replicator:
         )
         names = [name for name in self.simulator.free if name in tree["posterior"]]
         draws = {name: _stacked(tree["posterior"][name]) for name in names}
+        if family_of(self.model) == "subset":
+            from ardvark.inference.subset_runs import with_excluded
+
+            draws = with_excluded(self.model, draws, rng)
         keep = np.linspace(0, self.draws * self.chains - 1, KEPT).round().astype(int)
         kept = {name: values[keep] for name, values in draws.items()}
         pit = {n: rank(kept[n], truth[n], rng) for n in names if n not in self.hyper}

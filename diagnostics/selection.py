@@ -41,6 +41,7 @@ from ardvark.diagnostics.relevance import (
 )
 from ardvark.diagnostics.subsets import inclusion
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_trees
 from ardvark.inference.fingerprint import require_same_data
 from ardvark.models.checks import as_seed, positive_integer
 
@@ -143,12 +144,7 @@ def read_relevances(trees: Mapping[str, xr.DataTree], of: str | None = None) -> 
 
 def check_fits(trees: Any) -> None:
     """Refuse what is no mapping of names to trees with a posterior."""
-    if not isinstance(trees, Mapping) or not trees:
-        raise InputError("trees: expected results of fit by name, {'ep': tree}, found none.")
-    for name, tree in trees.items():
-        if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
-            kind = type(tree).__name__
-            raise InputError(f"trees[{name!r}]: expected a tree with a posterior, found {kind}.")
+    check_trees(trees)
 
 
 def input_names(tree: xr.DataTree) -> list[str]:

@@ -21,6 +21,7 @@ from ardvark.diagnostics.selection import check_fits
 from ardvark.diagnostics.summary import held_variables
 from ardvark.diagnostics.verdict import khat_level
 from ardvark.diagnostics.words import duration, listed, number
+from ardvark.inference.arguments import check_tree
 
 __all__ = ["Shown", "show"]
 
@@ -76,7 +77,7 @@ def show(tree: xr.DataTree | Mapping[str, xr.DataTree]) -> Shown:
         checks, warnings, log evidence, the most relevant inputs. As text the same.
     """
     if isinstance(tree, xr.DataTree):
-        check_fits({"tree": tree})
+        check_tree(tree)
         title = f"{tree.attrs.get('model', 'model')} by {tree.attrs.get('method', 'method')}"
         return Shown({title: _facts(tree)})
     check_fits(tree)

@@ -20,6 +20,7 @@ import xarray as xr
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.diagnostics.subsets import effective_draws, inclusion, indicators, joint_inclusion
 from ardvark.errors import ConvergenceWarning
+from ardvark.inference.arguments import check_tree
 from ardvark.inference.convergence import RHAT_MAX
 
 __all__ = ["SubsetDiagnostics", "plot_inclusion", "subset_diagnostics"]
@@ -43,6 +44,7 @@ class SubsetDiagnostics:
 
 def subset_diagnostics(tree: xr.DataTree) -> SubsetDiagnostics:
     """Check the chains of a tree with `included`; a ConvergenceWarning says if they disagree."""
+    check_tree(tree)
     names, drawn = indicators(tree)
     values = np.concatenate([drawn.sum(axis=2, keepdims=True), drawn], axis=2).astype(float)
     index = pd.Index(["size", *names], name="indicator")

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ardvark.diagnostics.relevance import draws_of, element_labels, sampling_kind
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_tree
 from ardvark.models.checks import positive_integer
 
 __all__ = [
@@ -50,6 +51,7 @@ def subsets(tree: xr.DataTree) -> pd.DataFrame:
     sampler gave it; else the standard error over chains, binomial for independent draws, NaN for a
     single Markov chain.
     """
+    check_tree(tree, group=None)
     if "subsets" in tree.children:
         group = tree["subsets"].dataset
         included = group["included"].transpose("subset", ...)
@@ -210,6 +212,7 @@ def credible_sets(tree: xr.DataTree, level: float = 0.9) -> pd.DataFrame:
 
 def indicators(tree: xr.DataTree) -> tuple[list[str], NDArray[np.bool_]]:
     """Names of the inputs and their indicators (chain, draw, feature)."""
+    check_tree(tree, group=None)
     if "posterior" not in tree.children or "included" not in tree["posterior"].data_vars:
         raise InputError(
             "subsets: this tree has neither a group `subsets` nor a posterior variable `included`"

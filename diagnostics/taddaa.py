@@ -25,6 +25,7 @@ from scipy import stats
 
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.arguments import check_model, check_tree
 from ardvark.models.checks import as_seed, positive_integer
 
 __all__ = ["taddaa"]
@@ -68,6 +69,8 @@ def taddaa(
     shift in sds, ``mean_error`` and ``sd_error``: lower bounds of |change of the mean| and of
     |log sd ratio|, ``memory``.
     """
+    check_model(model)
+    check_tree(tree)
     from ardvark.inference.short_chains import short_chains
     from ardvark.inference.target import target_of
 

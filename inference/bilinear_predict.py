@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import expit
 
 from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.bilinear_tree import basis_of, eta_of, target_of
-from ardvark.inference.predict import class_table, row_table
+from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.quadrature import quadrature_tilted
 from ardvark.inference.sites import Array, LogitSites
 from ardvark.inference.vb_bilinear import State, eta_moments
@@ -20,8 +21,6 @@ from ardvark.inference.vb_blocks import GaussianBlock, Known
 from ardvark.inference.vb_rows import LogisticRows
 
 __all__ = ["predict"]
-
-_MOST_DRAWS = 1000  # of a sampler: beyond this the Monte Carlo error no longer matters
 
 
 def predict(model: Any, tree: xr.DataTree, X_new: Array, random_seed: int) -> xr.DataArray:
@@ -35,9 +34,8 @@ def predict(model: Any, tree: xr.DataTree, X_new: Array, random_seed: int) -> xr
             tilted = quadrature_tilted(ones.log, mean, np.maximum(variance, 1e-300))
             positive = np.exp(tilted.log_z)
     else:
-        eta, noise = _by_draws(basis, tree)
-        mean, variance = eta.mean(axis=0), eta.var(axis=0)
-        positive = np.exp(LogitSites(np.ones(eta.shape[1])).log(eta)).mean(axis=0)
+        predictor, probability, noise = _by_draws(basis, tree)
+        mean, variance, positive = predictor.mean, predictor.variance, probability.mean
     if classes:
         return class_table(model, np.stack([1.0 - positive, positive], axis=1))
     values = np.stack([mean, np.sqrt(variance + noise)], axis=1)
@@ -65,14 +63,18 @@ def _root(covariance: Array) -> Array:
     return np.asarray(np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1])
 
 
-def _by_draws(basis: KernelBasis, tree: xr.DataTree) -> tuple[Array, float]:
+def _by_draws(basis: KernelBasis, tree: xr.DataTree) -> tuple[Average, Average, float]:
+    """Moments of eta and of the probability of the second class over all draws; the noise."""
     posterior = tree["posterior"].to_dataset()
     flat = {}
     for name in ("w", "lam"):
         values = posterior[name].transpose("chain", "draw", ...).values
         flat[name] = values.reshape(-1, values.shape[-1])
-    step = max(1, len(flat["w"]) // _MOST_DRAWS)
-    w, lam = flat["w"][::step], flat["lam"][::step]
-    eta = eta_of(basis, w, lam, np.arange(w.shape[1]), np.arange(lam.shape[1]))
+    predictor, positive = Average(), Average()
+    samples, features = (np.arange(values.shape[1]) for values in flat.values())
+    for block in in_blocks(flat):
+        eta = eta_of(basis, block["w"], block["lam"], samples, features)
+        predictor.add(eta)
+        positive.add(expit(eta))
     noise = float((1.0 / posterior["beta"]).mean()) if "beta" in posterior else 0.0
-    return eta, noise
+    return predictor, positive, noise

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.arguments import check_tree
 from ardvark.inference.bridge import bridge_evidence
 from ardvark.inference.sites import Array
 from ardvark.inference.target import target_of
@@ -64,8 +65,7 @@ def bridge(
     -------
     BridgeEvidence
     """
-    if not isinstance(tree, xr.DataTree) or "posterior" not in tree.children:
-        raise InputError("bridge: tree has no posterior group, it is not the tree of a fit")
+    check_tree(tree)
     kind, method = tree["posterior"].attrs.get("sampling_kind"), tree.attrs.get("method")
     if kind == "iid" and method != "exact":
         raise UnsupportedPair(

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.inference.arguments import check_model
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.extend import more_groups
 from ardvark.inference.fingerprint import fingerprint
@@ -26,10 +27,12 @@ from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import as_flag, as_seed, positive_integer
 from ardvark.models.registry import MODELS
 
 __all__ = ["fit", "named_method"]
+
+MOST_DRAWS = 10**9
 
 
 def fit(
@@ -70,23 +73,20 @@ def fit(
     """
     name, settings = named_method(method)
     run = Run(
-        positive_integer(draws, "draws"),
-        positive_integer(chains, "chains"),
+        *_draws_and_chains(draws, chains),
         _the_seed(random_seed),
-        bool(progressbar),
+        as_flag(progressbar, "progressbar"),
     )
-    _check_model(model)
+    check_model(model)
     _check_pair(model, name)
     if data is None:
-        return _fit_one(model, name, settings, run, bool(extend))
-    if isinstance(data, Mapping):
-        raise InputError("data must be a list of mappings name → array, one for each fit; got one")
+        return _fit_one(model, name, settings, run, as_flag(extend, "extend"))
     trees = []
-    for values in data:
+    for values in _data_sets(data):
         _check_labels(model, values)
         with private_copy(model) as own:
             put_data(own, values)
-            trees.append(_fit_one(own, name, settings, run, bool(extend)))
+            trees.append(_fit_one(own, name, settings, run, as_flag(extend, "extend")))
     return trees
 
 
@@ -141,9 +141,34 @@ def _the_seed(random_seed: int | None) -> int:
     return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
 
 
-def _check_model(model: Any) -> None:
-    if not hasattr(model, "free_RVs"):
-        raise InputError(f"model must be a pm.Model, got {type(model).__name__}")
+def _draws_and_chains(draws: Any, chains: Any) -> tuple[int, int]:
+    draws, chains = positive_integer(draws, "draws"), positive_integer(chains, "chains")
+    if draws * chains > MOST_DRAWS:
+        raise InputError(
+            f"draws={draws} in each of chains={chains} do not fit into memory: at most "
+            f"{MOST_DRAWS} altogether"
+        )
+    return draws, chains
+
+
+def _data_sets(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Give the sets of values; of a list all are looked at before the first is fitted."""
+    if isinstance(data, Mapping | str) or not isinstance(data, Iterable):
+        raise InputError(
+            f"data must be a list of mappings name → array, one for each fit; got "
+            f"{'one mapping' if isinstance(data, Mapping) else type(data).__name__}"
+        )
+
+    def checked(number: int, values: Any) -> Mapping[str, Any]:
+        if not isinstance(values, Mapping):
+            raise InputError(
+                f"data[{number}] must be a mapping name → array, got {type(values).__name__}"
+            )
+        return values
+
+    if isinstance(data, Sequence):
+        data = [checked(number, values) for number, values in enumerate(data)]
+    return (checked(number, values) for number, values in enumerate(data))
 
 
 def _check_labels(model: Any, values: Mapping[str, Any]) -> None:

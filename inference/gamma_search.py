@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.arguments import check_model
 from ardvark.inference.bilinear_basis import KernelBasis
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.quadrature import quadrature_tilted
@@ -154,6 +155,7 @@ def search_gamma(
     folds : int
         For by="cv".
     """
+    check_model(model)
     method, card = method or VB(), card_of(model)
     _check(card, method, one_of(by, RULES, "by"), validation)
     grid = [positive(g, "gammas") for g in gammas]

@@ -55,7 +55,9 @@ def read_model(
     """
     if not hasattr(model, "free_RVs"):
         raise InputError(f"model must be a pm.Model, got {type(model).__name__}")
-    names = None if weights is None else (weights,) if isinstance(weights, str) else tuple(weights)
+    names = None if weights is None else _as_names(weights)
+    if not isinstance(predictor, str):
+        raise InputError(f"predictor must be the name of a variable, got {predictor!r}")
     terms = tuple(v.name for v in (*model.basic_RVs, *model.deterministics, *model.potentials))
     lengths = tuple(sorted((d, len(model.coords[d])) for d in _free_dims(model)))
     key = (names, predictor, terms, lengths)  # a graph that has grown since is read anew
@@ -65,6 +67,17 @@ def read_model(
         verify(latent)
         kept[key] = latent
     return kept[key]
+
+
+def _as_names(weights: Any) -> tuple[str, ...]:
+    names = (weights,) if isinstance(weights, str) else weights
+    known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not known or not names:
+        raise InputError(
+            f"weights must be the name of a Gaussian variable or a sequence of names, got "
+            f"{weights!r}; leave it out for all that enter the predictor"
+        )
+    return tuple(names)
 
 
 def _free_dims(model: Any) -> set[str]:

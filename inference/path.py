@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.graph import read_model
 from ardvark.inference.methods import METHODS
@@ -40,6 +41,8 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     xr.Dataset
         `error` and `log_probability`, by step.
     """
+    check_tree(tree, group=None)
+    check_model(model)
     card = card_of(model)
     if "selection_path" not in tree.children or card is None or card.task != "binary":
         raise InputError(

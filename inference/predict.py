@@ -22,6 +22,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.compile import quick, without_log
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.fingerprint import require_model
@@ -31,12 +32,14 @@ from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
-from ardvark.models.inputs import scaled_like
+from ardvark.models.checks import as_flag
+from ardvark.models.inputs import Inputs, as_inputs, scaled_like
+from ardvark.models.tables import as_frame, refuse_other_columns
 
-__all__ = ["MOST_DRAWS", "Beliefs", "class_table", "predict", "row_table"]
+__all__ = ["Average", "Beliefs", "class_table", "in_blocks", "predict", "row_table"]
 
 _SHAPE_WORDS = ("shape", "broadcast", "dimension", "mismatch")
-MOST_DRAWS = 2000  # of a sampler: beyond this the Monte Carlo error no longer matters
+DRAWS_AT_A_TIME = 2000  # of a sampler: all are used, in blocks that bound the memory
 
 
 def predict(
@@ -73,8 +76,9 @@ def predict(
     xr.DataArray
         Classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
     """
-    if "posterior" not in tree.children:
-        raise InputError("tree has no posterior group: it is not the tree of a fit")
+    check_tree(tree)
+    check_model(model)
+    as_flag(bayes_point, "bayes_point")
     require_model(model, {"tree": tree})
     _require_settings(model, tree)
     route = prediction_route(model)
@@ -198,52 +202,91 @@ class _Gaussian:
         return None if noise is None else (self.mean, np.sqrt(self.variance + noise))
 
 
+class Average:
+    """Mean and variance over all draws of values (draw, row) that come in blocks."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.variance = 0, np.zeros(()), np.zeros(())
+
+    def add(self, values: Array) -> None:
+        """Take more draws in."""
+        share = len(values) / (self.count + len(values))
+        mean = values.mean(axis=0)
+        between = share * (1.0 - share) * (mean - self.mean) ** 2
+        self.variance = (1.0 - share) * self.variance + share * values.var(axis=0) + between
+        self.mean = self.mean + share * (mean - self.mean)
+        self.count += len(values)
+
+
+def in_blocks(draws: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """Give all draws (S, ...), a block at a time: predictions at many rows are large."""
+    for start in range(0, len(next(iter(draws.values()))), DRAWS_AT_A_TIME):
+        yield {name: values[start : start + DRAWS_AT_A_TIME] for name, values in draws.items()}
+
+
 class Beliefs:
     """η at the new rows for each draw, with the draw's own hyperparameters."""
 
     def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
         self.latent = latent
+        self.known: Array | None = None
         stacked = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-        step = max(1, stacked.sizes["sample"] // MOST_DRAWS)
-        stacked = stacked.isel(sample=slice(None, None, step))
         missing = [n for n in (*latent.weights, *latent.hyper) if n not in stacked]
         if missing:
             raise InputError(
                 f"tree has no draws of {missing[0]!r}: it is the tree of another model"
             )
-        draws = {
+        self.draws = {
             name: np.moveaxis(stacked[name].values, stacked[name].dims.index("sample"), 0)
             for name in (*latent.weights, *latent.hyper)
         }
-        self.theta = {name: draws[name] for name in latent.hyper}
-        self.eta = latent.eta_of(draws)
+
+    def blocks(self) -> Iterator[tuple[dict[str, Array], Array]]:
+        """Draws of θ (S, ...) and η (S, N) at them, block by block."""
+        for draws in in_blocks(self.draws):
+            theta = {name: draws[name] for name in self.latent.hyper}
+            if self.known is None:
+                yield theta, self.latent.eta_of(draws)
+            else:
+                count = len(next(iter(draws.values())))
+                yield theta, np.broadcast_to(self.known, (count, len(self.known)))
 
     def at_its_mean(self) -> Beliefs:
         """The same as if η were known at its mean."""
-        self.eta = np.broadcast_to(self.eta.mean(axis=0), self.eta.shape)
+        mean = Average()
+        for _, eta in self.blocks():
+            mean.add(eta)
+        self.known = mean.mean
         return self
 
     def probability(self, label: int) -> Array:
         """Probability of a class at each row."""
-        labels = np.full(self.eta.shape[1], label)
-        return np.exp(self.latent.log_sites_of(self.eta, self.theta, labels)).mean(axis=0)
+        found = Average()
+        for theta, eta in self.blocks():
+            labels = np.full(eta.shape[1], label)
+            found.add(np.exp(self.latent.log_sites_of(eta, theta, labels)))
+        return found.mean
 
     def gaussian_noise(self) -> tuple[Array, Array] | None:
         """Mean and sd of the target, if the noise is Gaussian."""
-        noise = self.noise_variance()
-        if noise is None:
-            return None
-        return self.eta.mean(axis=0), np.sqrt(self.eta.var(axis=0) + noise.mean(axis=0))
+        predictor, noise = Average(), Average()
+        for theta, eta in self.blocks():
+            variance = self.noise_variance(theta, eta.shape[1])
+            if variance is None:
+                return None
+            predictor.add(eta)
+            noise.add(variance)
+        return predictor.mean, np.sqrt(predictor.variance + noise.mean)
 
-    def noise_variance(self) -> Array | None:
+    def noise_variance(self, theta: Mapping[str, Array], rows: int) -> Array | None:
         """σ² of each draw and row, if the noise is Gaussian."""
-        start = {name: values[0] for name, values in self.theta.items()}
-        if _noise_variance(self.latent, start, self.eta.shape[1]) is None:
-            return None
+        start = {name: values[0] for name, values in theta.items()}
+        constant = _noise_variance(self.latent, start, rows)
+        if constant is None or not theta:
+            return None if constant is None else np.atleast_2d(constant)
         # At t = 0 and η = 0 a Gaussian site is log N(0; 0, σ²): the noise of each draw.
-        log_peak = self.latent.log_sites_of(
-            np.zeros_like(self.eta), self.theta, np.zeros(self.eta.shape[1])
-        )
+        zeros = np.zeros((len(next(iter(theta.values()))), rows))
+        log_peak = self.latent.log_sites_of(zeros, theta, np.zeros(rows))
         return np.asarray(np.exp(-2.0 * log_peak) / (2.0 * np.pi))
 
 
@@ -271,15 +314,28 @@ def _new_values(model: Any, latent: LatentGaussian, X_new: Any) -> dict[str, Arr
     if card is not None:
         return card.new_data(scaled_like(X_new, card.scaling, card.feature_names))
     feeding = latent.predictor_data
-    if isinstance(X_new, Mapping):
-        return {name: np.atleast_1d(np.asarray(value)) for name, value in X_new.items()}
+    if isinstance(X_new, Mapping) and as_frame(X_new, "X_new") is None:
+        return {
+            name: np.atleast_1d(_own_values(model, name, value)) for name, value in X_new.items()
+        }
     if len(feeding) != 1:
         found = ", ".join(feeding) or "none: its inputs are constants, wrap them in pm.Data"
         raise InputError(
             f"X_new must be a mapping name → array for this graph: the pm.Data in "
             f"{latent.predictor!r} are {found}"
         )
-    return {feeding[0]: np.asarray(X_new, float)}
+    return {feeding[0]: np.asarray(_own_values(model, feeding[0], X_new), float)}
+
+
+def _own_values(model: Any, name: str, values: Any) -> Any:
+    """New values for a `pm.Data` of a user's graph; a table's names are held against its dim's."""
+    if not isinstance(values, Inputs) and as_frame(values, "X_new") is None:
+        return np.asarray(values)
+    X = as_inputs(values, argument="X_new")
+    dims: tuple[str, ...] = tuple(model.named_vars_to_dims.get(name) or ())
+    if len(dims) == 2 and model.coords.get(dims[1]) is not None:
+        refuse_other_columns(X.feature_names, tuple(map(str, model.coords[dims[1]])))
+    return np.asarray(X)
 
 
 def _by_simulation(

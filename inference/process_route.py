@@ -35,7 +35,7 @@ from ardvark.inference.hyper import Evidence, Fixed, Sampled, fixed_values, sett
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.posterior import Posterior, checked_cholesky, condition
-from ardvark.inference.predict import class_table
+from ardvark.inference.predict import Average, class_table, in_blocks
 from ardvark.inference.process_evidence import Found, Process, Theta, maximise, random_starts
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run, fit_gaussian, gaussian_answer
@@ -52,7 +52,6 @@ __all__ = ["fit_process", "predict_process", "sample_process", "slice_process"]
 
 STARTS = 10  # Chu06 section 4
 GAP = 1e-10  # relative duality gap beyond which a mode is not certified
-MOST_DRAWS = {"fixed": 2000, "free": 300}  # a free κ costs a Cholesky factor for each draw
 CAVITY = {"loo": "cavity"}  # for diagnostics: importance sampling is not valid here
 
 
@@ -269,8 +268,6 @@ def _from_draws(covariance: Any, tree: xr.DataTree, X: Array, X_new: Array) -> A
     posterior = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
     names = covariance.NAMES
     free = [n for n in names if n in posterior and np.ptp(posterior[n].values, axis=-1).any()]
-    most = MOST_DRAWS["free" if free else "fixed"]
-    posterior = posterior.isel(sample=slice(None, None, max(1, posterior.sizes["sample"] // most)))
     constant = tree["constant_data"].to_dataset()
     f = posterior["f"].transpose("sample", ...).values
     at = {n: posterior[n].transpose("sample", ...).values for n in names if n in posterior}
@@ -284,9 +281,14 @@ def _from_draws(covariance: Any, tree: xr.DataTree, X: Array, X_new: Array) -> A
         mean = cross @ cho_solve((lower, True), functions.T)
         return _mass(mean.T, variance)
 
-    if not free:
-        return np.asarray(belief(0, f).mean(axis=0))
-    return np.mean([belief(sample, f[sample][None])[0] for sample in range(len(f))], axis=0)
+    positive = Average()
+    if free:  # a Cholesky factor for each draw, as the sampler needed for each of its steps
+        for sample in range(len(f)):
+            positive.add(belief(sample, f[sample][None]))
+    else:
+        for block in in_blocks({"f": f}):
+            positive.add(belief(0, block["f"]))
+    return positive.mean
 
 
 def _mass(mean: Array, variance: Array) -> Array:

@@ -34,7 +34,6 @@ __all__ = ["fit_softmax", "predict_softmax", "refuse_softmax", "sample_softmax"]
 
 SOFTMAX, AGAINST_REST = "softmax", "one_against_rest"
 _LARGEST_COVARIANCE = 2000  # kept weights; beyond it predictions are made of the draws
-_MOST_DRAWS = 2000
 _CAPTION = (
     "one against the rest: each class has its own two-class machine, whose probabilities are "
     "divided by their sum. This is no posterior of the softmax graph; "
@@ -260,9 +259,6 @@ def predict_softmax(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int)
 def _from_draws(reading: SoftmaxReading, tree: xr.DataTree, values: Array) -> Array:
     """Average the probabilities of the draws, each with its own kernel scale."""
     posterior = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-    posterior = posterior.isel(
-        sample=slice(None, None, max(1, posterior.sizes["sample"] // _MOST_DRAWS))
-    )
     missing = [name for name in reading.weights if name not in posterior]
     if missing:
         raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")

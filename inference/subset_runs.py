@@ -9,12 +9,17 @@ been added to since is refused. The data are the graph's present ones.
 | probit | integrated out, given the latent utilities | `subset_linear.py` |
 | logit | proposed from the Laplace Gaussian of the target subset | `subset_laplace.py` |
 
+In the tree `w` of an input that is out is 0, as `w_included` is: in the graph it is a draw from its
+prior that no data see, and a summary of it would be one of the prior. Where the draws must be draws
+of the graph (a log prior, calibration), `with_excluded` puts them in again.
+
 For a probit both ways are exact. At 200 rows and 13 (33) inputs the first gave 3 (60) times the
 effective draws of the inclusion per CPU second of the second, so it is the one taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +29,10 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.hyper import Fixed, fixed_values
-from ardvark.inference.predict import class_table, row_table
+from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.progress import progress
 from ardvark.inference.runs import Answer, Run
+from ardvark.inference.sites import Array
 from ardvark.inference.subset_exact import MOST_INPUTS, draw_given_subsets, enumerate_subsets
 from ardvark.inference.subset_groups import jump_counts, subset_problems, subsets_group
 from ardvark.inference.subset_kernels import FIXED, ONE_EACH, SHARED
@@ -37,10 +43,9 @@ from ardvark.models.card import card_of
 from ardvark.models.subset import SubsetCard
 from ardvark.models.subset_prior import log_subset_prior
 
-__all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem"]
+__all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem", "with_excluded"]
 
 _SLABS = {"fixed": FIXED, "ard": ONE_EACH, "shared": SHARED}
-_MOST_DRAWS = 2000  # for a prediction
 
 
 def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -95,9 +100,6 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         found = enumerate_subsets(problem)
         which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
     included = found.included[which]
-    weights[:, 1:] += (
-        (1 - included) * rng.standard_normal(included.shape) * problem.alpha[1:] ** -0.5
-    )
     shape = (run.chains, run.draws)
     drawn = Chain(
         weights.reshape(*shape, -1),
@@ -130,15 +132,28 @@ def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) 
     if missing:
         raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")
     draws = posterior.stack(sample=("chain", "draw"), create_index=False)
-    draws = draws.isel(sample=slice(None, None, max(1, draws.sizes["sample"] // _MOST_DRAWS)))
     weights = (draws["included"] * draws["w"]).transpose("sample", "feature").values
-    eta = draws["bias"].values[:, None] + weights @ np.asarray(X_new, dtype=float).T
+    link = {"probit": ndtr, "logit": expit, "identity": lambda eta: eta}[card.link]
+    found, rows = Average(), np.asarray(X_new, dtype=float).T
+    for block in in_blocks({"bias": draws["bias"].values, "w": weights}):
+        found.add(link(block["bias"][:, None] + block["w"] @ rows))
     if card.link != "identity":
-        positive = (ndtr if card.link == "probit" else expit)(eta).mean(axis=0)
-        return class_table(model, np.stack([1.0 - positive, positive], axis=1))
+        return class_table(model, np.stack([1.0 - found.mean, found.mean], axis=1))
     sigma = draws["sigma"].values if "sigma" in draws else np.array(card.noise[0])
-    sd = np.sqrt(eta.var(axis=0) + np.mean(sigma**2))
-    return row_table(np.stack([eta.mean(axis=0), sd], axis=1), "statistic", ["mean", "sd"])
+    sd = np.sqrt(found.variance + np.mean(sigma**2))
+    return row_table(np.stack([found.mean, sd], axis=1), "statistic", ["mean", "sd"])
+
+
+def with_excluded(
+    model: Any, draws: Mapping[str, Array], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Complete draws (S, ...) of a subset model: weights of excluded inputs from their prior."""
+    w = np.asarray(draws["w"])
+    alpha = np.asarray(draws["alpha"] if "alpha" in draws else model["alpha"].get_value()[None])
+    one_for_all = alpha.ndim < w.ndim
+    sd = (alpha[:, None] if one_for_all else alpha) ** -0.5
+    drawn = sd * rng.standard_normal(w.shape)
+    return {**draws, "w": np.where(np.asarray(draws["included"]) != 0, w, drawn)}
 
 
 # --- from the graph to arrays and back ----------------------------------------------------------
@@ -216,7 +231,7 @@ def _stacked(chains: list[Chain]) -> Chain:
 
 
 def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, xr.Dataset]:
-    bias, w = drawn.weights[..., 0] + card.bias[0], drawn.weights[..., 1:]
+    bias, w = drawn.weights[..., 0] + card.bias[0], drawn.included * drawn.weights[..., 1:]
     alpha = drawn.alpha[..., 1] if card.slab.kind == "shared" else drawn.alpha[..., 1:]
     included: Any = drawn.included.astype(np.int64)
     values: dict[str, Any] = {
@@ -227,7 +242,7 @@ def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, 
         "sigma": drawn.sigma,
     }
     free = {rv.name: values[rv.name] for rv in model.free_RVs}
-    posterior = draws_dataset(model, free | {"w_included": included * w})
+    posterior = draws_dataset(model, free | {"w_included": w})
     posterior.attrs["sampling_kind"] = kind
     X, t = model["X"].get_value(), model["t_observed"].get_value()
     eta = bias[..., None] + posterior["w_included"].values @ X.T

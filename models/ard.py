@@ -14,10 +14,15 @@ A large alpha_j switches its weight off; alpha_j = inf does so exactly.
     alpha, its Gamma hyperprior             alpha_bias, alpha, a, b                     Tipping 2001
     sigma², the noise variance              sigma (standard deviation)                  Tipping 2001
 
-Prior choices. `a=2`, `b=2/d`, d weights besides the bias: E[1/alpha] = 2/d, so eta has a prior
-sd near 1.4 for inputs of unit scale, whatever d is (`a=b=1e-6` is the papers' flat one).
-`sigma ~ HalfNormal(sd of t)`: proper, free of units, and as ready to call all of t noise as none
-of it. Data are never rescaled here.
+Prior choices. `a=2`, `b=2/d`, d weights besides the bias: E[1/alpha] = b/(a - 1) = 2/d and so
+var(eta) = 2/d (1 + sum_j phi_j²), near 2 for inputs of unit scale, whatever d is: with an sd of 1.4
+a probit or a logit is neither flat nor sure (`a=b=1e-6` is the papers' flat prior).
+In a regression eta is in the units of t and `b = 2 var(t)/d`: a prior sd of 1.4 sd(t).
+`sigma ~ HalfNormal(sd of t)`: as ready to call all of t noise as none of it. So the default fit
+follows the units of t: c t has c times the weights and the noise, and nothing else changes. (A
+constant t has no sd, its size stands for it, and 1 for a t of zeros. New values given by
+`pm.set_data` or `fit(data=...)` keep the prior of the t that the graph was built on.) Data are
+never rescaled here.
 """
 
 import dataclasses
@@ -34,13 +39,14 @@ from ardvark.errors import InputError
 from ardvark.models.card import Card, Precision, remember
 from ardvark.models.checks import (
     as_binary,
+    as_flag,
     as_inputs,
     as_precisions,
     as_target,
     one_of,
     positive,
+    target_scale,
     warn_about_columns,
-    warn_about_target,
 )
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import Basis, Design, Scale, expand
@@ -104,7 +110,10 @@ def ard_regression(
     t : N numbers
     noise : None or float
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
-    basis, bias, alpha, a, b
+    a, b : float
+        Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/d, which follows the units of
+        t: eta has a prior sd near 1.4 sd(t) for inputs of unit scale.
+    basis, bias, alpha
         As in `ard_classification`.
     """
     weights = Weights(bias, alpha, a, b)
@@ -173,9 +182,7 @@ def regression_graph(
     target = as_target(t, len(inputs))
     design = design_of(inputs)
     sigma_fixed = None if noise is None else positive(noise, "noise")
-    spread = np.array(target.std() or 1.0)
-    if weights.alpha is None and weights.b is None:
-        warn_about_target(target)
+    spread = np.array(target_scale(target))
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:
@@ -187,7 +194,7 @@ def regression_graph(
         return model
 
     card = card_for(builder, "regression", inputs, design, None)
-    return with_precisions(build, card, design, weights)
+    return with_precisions(build, card, design, weights, spread=float(spread))
 
 
 def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:
@@ -303,15 +310,15 @@ def with_precisions(
     design: Design,
     weights: Weights,
     split: Callable[[Any, Design, bool], dict[str, Array]] | None = None,
+    spread: float = 1.0,
 ) -> Any:
     """Check the precisions, build the graph with the prior they ask for, remember its card.
 
-    `split` gives the precisions of each block from what was asked.
+    `split` gives the precisions of each block from what was asked; `spread` is the unit of eta.
     """
-    if not isinstance(weights.bias, bool | np.bool_):
-        raise InputError(f"bias must be True or False, got {weights.bias!r}.")
+    as_flag(weights.bias, "bias")
     shape = positive(weights.a, "a")
-    rate = 2 / len(design.names) if weights.b is None else positive(weights.b, "b")
+    rate = 2 * spread**2 / len(design.names) if weights.b is None else positive(weights.b, "b")
     kind = one_of(weights.prior, PRIORS, "prior")
     if weights.alpha is not None:
         if kind != "ard":

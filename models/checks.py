@@ -21,6 +21,7 @@ __all__ = [
     "as_binary",
     "as_classes",
     "as_count",
+    "as_flag",
     "as_inputs",
     "as_precisions",
     "as_seed",
@@ -30,14 +31,14 @@ __all__ = [
     "one_of",
     "positive",
     "positive_integer",
+    "target_scale",
     "warn_about_columns",
-    "warn_about_target",
 ]
 
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
 
-ODD_TARGET = 30.0  # root mean square of t beyond which the default hyperprior is far off
+LARGEST_SCALE = 1e150  # of a target: the square of a larger one is no finite number
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
 LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
 
@@ -117,6 +118,17 @@ def as_target(t: Any, n_rows: int, *, argument: str = "t") -> Array:
             f"Ardvark does not impute."
         )
     return target
+
+
+def target_scale(t: Array, *, argument: str = "t") -> float:
+    """Give the unit of a target, in which priors are measured: its sd, or its size if constant."""
+    size = float(np.abs(t).max())
+    if size > 0 and not 1 / LARGEST_SCALE < size < LARGEST_SCALE:
+        raise InputError(
+            f"{argument} is as large as {size:.3g}, whose square is no number that computers hold: "
+            f"give it in other units."
+        )
+    return float(t.std()) if np.ptp(t) > 0 else size or 1.0
 
 
 def _as_column(t: Any, n_rows: int, argument: str, expected: str) -> npt.NDArray[Any]:
@@ -251,6 +263,13 @@ def as_count(value: Any, argument: str) -> int:
     return int(value)
 
 
+def as_flag(value: Any, argument: str) -> bool:
+    """Check a yes or no: text and numbers are neither."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{argument} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:
     """Check a seed: None or an integer from 0 to 2**63 - 1."""
     if random_seed is None:
@@ -277,17 +296,6 @@ def _is_integer(value: Any) -> bool:
 
 
 # --- legal columns that deserve a second look ------------------------------------------------
-
-
-def warn_about_target(t: Array) -> None:
-    """Warn of a target far from unit scale, for which the default hyperprior is not meant."""
-    size = float(np.sqrt(np.mean(np.square(t))))
-    if size > 0 and not 1 / ODD_TARGET <= size <= ODD_TARGET:
-        warn(
-            f"t has a root mean square of {size:.3g}; the default hyperprior (b=None) is meant for "
-            f"targets near 1 and says nothing useful here. Standardise t, or give b (2/d times "
-            f"the mean square of t keeps its meaning). Evidence() does not see the hyperprior."
-        )
 
 
 def warn_about_columns(X: Inputs) -> None:

@@ -11,7 +11,7 @@ from ardvark.errors import InputError
 from ardvark.models.checks import as_binary, as_classes, as_target, missing_values, one_of
 from ardvark.models.download import Origin
 from ardvark.models.inputs import Inputs, as_inputs
-from ardvark.models.tables import is_number
+from ardvark.models.tables import as_frame, is_number
 
 __all__ = ["USER", "Arrays", "Dataset", "Split", "checked", "from_frame", "infer_task"]
 
@@ -100,21 +100,20 @@ def checked(
     )
 
 
-def from_frame(name: str, frame: Any, target: str | None, task: str | None) -> Dataset:
+def from_frame(name: str, table: Any, target: str | None, task: str | None) -> Dataset:
     """Make a Dataset of a table; the target is its last column unless named."""
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+    frame = as_frame(table, name)
+    if frame is None:
         raise InputError(
-            f"data must be a name, the path of a file or a DataFrame, got {type(frame).__name__}."
+            f"data must be a name, the path of a file or a DataFrame, got {type(table).__name__}."
         )
     columns = list(frame.columns)
     if not columns:
         raise InputError(f"{name} has no columns: inputs and a target are needed.")
     wanted = columns[-1] if target is None else target
-    if columns.count(wanted) != 1:
-        found = "no column" if wanted not in columns else "several columns"
-        raise InputError(f"target is {wanted!r}, {name} has {found} of that name: {columns}.")
-    X = frame.drop(columns=wanted)
-    t = np.asarray(frame[wanted])
+    if wanted not in columns:
+        raise InputError(f"target is {wanted!r}, {name} has no column of that name: {columns}.")
+    X, t = frame.drop(wanted).to_native(), frame.get_column(wanted).to_numpy()
     return checked(name, {"X": X, "t": t}, USER, task, target_name=str(wanted))
 
 

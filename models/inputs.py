@@ -16,10 +16,10 @@ import numpy.typing as npt
 from ardvark.errors import InputError
 from ardvark.models.tables import (
     Array,
+    as_frame,
     as_numeric,
     default_names,
     frame_values,
-    is_frame,
     listed,
     refuse_control_characters,
     refuse_non_finite_table,
@@ -130,19 +130,23 @@ def _plain(value: Any) -> Any:
 def as_inputs(X: Any, *, argument: str = "X") -> Inputs:
     """Check a table of numbers (array, nested list, DataFrame, `Inputs`) and copy it.
 
+    The names of its columns are those of a pandas, polars, pyarrow or modin table, of an xarray
+    Dataset's variables, or the coordinate of an xarray DataArray's second dimension.
+
     Raises
     ------
     InputError
         Names the argument and the first bad place.
     """
     scaling = None
-    if is_frame(X):
-        refuse_other_than_table(X, argument)
-        names = tuple(str(name) for name in X.columns)
-        values = frame_values(X, names, argument)
+    frame = as_frame(X, argument)
+    if frame is not None:
+        refuse_other_than_table(frame.shape, argument)
+        names = tuple(str(name) for name in frame.columns)
+        values = frame_values(frame, names, argument)
     else:
         values = as_numeric(X, argument, table_place, expected="an (N, d) table of numbers")
-        refuse_other_than_table(values, argument)
+        refuse_other_than_table(values.shape, argument)
         names = default_names(values.shape[1])
         if isinstance(X, Inputs) and len(X.feature_names) == values.shape[1]:
             names, scaling = X.feature_names, X.scaling
@@ -167,7 +171,10 @@ def standardise(data: Any, *, rows: Any = None) -> Any:
     if dataclasses.is_dataclass(data) and not isinstance(data, type) and hasattr(data, "X"):
         return dataclasses.replace(data, X=standardise(data.X, rows=rows))
     X = as_inputs(data)
-    used = np.asarray(X) if rows is None else np.asarray(X)[rows]
+    try:
+        used = np.asarray(X) if rows is None else np.asarray(X)[rows]
+    except IndexError as error:
+        raise InputError(f"rows does not select rows of X, which has {len(X)}: {error}.") from error
     if used.ndim != 2 or not len(used):
         raise InputError(
             f"rows must select at least one row of X by an index array, a mask or a slice, "

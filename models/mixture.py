@@ -58,6 +58,7 @@ __all__ = ["BACKGROUNDS", "TARGETS", "MixtureCard", "MixturePrior", "rbf_mixture
 
 BACKGROUNDS = ("mixture", "gaussian")
 TARGETS = ("joint", "conditional")
+MOST_KERNELS = 10**7  # over all classes and inputs: beyond it memory ends before the build
 LOG_2_PI = np.array(np.log(2 * np.pi))  # an array: a Python float is kept in 32 bits
 
 
@@ -181,6 +182,11 @@ def _prior(
     numbers: dict[str, float],
 ) -> MixturePrior:
     kernels = positive_integer(n_kernels, "n_kernels")
+    if kernels * inputs.shape[1] * n_classes > MOST_KERNELS:
+        raise InputError(
+            f"n_kernels={kernels} in each of {n_classes} classes and {inputs.shape[1]} inputs are "
+            f"too many: at most {MOST_KERNELS} altogether."
+        )
     low, high = np.min(inputs, axis=0), np.max(inputs, axis=0)
     spread = high - low
     if not (spread > 0).all():

@@ -68,7 +68,9 @@ def rvm_regression(
     alpha : None or one precision per weight
         None infers them; numbers fix them, the bias first, then one per row; inf = switched off.
     a, b : float
-        Shape and rate of the Gamma hyperprior; `b=None` is 2/N.
+        Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/N, which follows the units of
+        t. A kernel that is 1 at its centre and falls off gives eta a prior sd of at most
+        1.4 sd(t), less the narrower it is.
     noise : None or float
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
     prior : "ard", "student" or "shared"
@@ -104,7 +106,9 @@ def rvm_classification(
         Of two classes; more than two have the softmax, which is the logit's.
     alpha : None or precisions
         As in `rvm_regression`; with K > 2 classes for all of them alike, or a line for each.
-    kernel, bias, a, b, prior
+    a, b : float
+        Shape and rate of the Gamma hyperprior; `b=None` is 2/N.
+    kernel, bias, prior
         As in `rvm_regression`.
     """
     weights = Weights(bias, alpha, a, b, prior)

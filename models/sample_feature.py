@@ -18,6 +18,9 @@ constants, so the constant can be made in many ways, and eta does not change und
 `a = b = 1e-6` is the paper's prior, flat in the logarithm. It is proper in name only: its draws
 under- and overflow, so a prior predictive, NUTS and SMC want another (`a=2, b=1`), and NUTS small
 steps (`target_accept=0.99`).
+It does not follow the units of t either, nor do the starts of VB: measured on one data set, an sd
+of 0.001 gives 1.7 times the noise of the same t with sd 1, and an sd of 1000 ends with all of t
+called noise. Standardise t; a target far from unit scale is warned of.
 `gamma` is `pm.Data`: `av.fit(model, data=[{"gamma": g}, ...])` compares widths on one graph, and
 `av.search_gamma` chooses one.
 """
@@ -42,6 +45,7 @@ from ardvark.models.checks import (
 )
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.likelihoods import LINKS
+from ardvark.models.tables import warn
 
 __all__ = [
     "CONSTANT",
@@ -51,6 +55,7 @@ __all__ = [
     "sample_feature_regression",
 ]
 
+ODD_TARGET = 30.0  # root mean square of t beyond which fits are known to go wrong
 CONSTANT = "constant"  # what sample 0 and feature 0 are called
 
 type FeatureKernel = Callable[[Any, Any, Any], Any]  # (x, centre, gamma), elementwise
@@ -98,6 +103,7 @@ def sample_feature_regression(
     """
     inputs = as_inputs(X)
     target = as_target(t, len(inputs))
+    _warn_about_units(target)
     card = _card("sample_feature_regression", "regression", inputs, None, kernel, a, b)
 
     def observe(eta: Any) -> None:
@@ -156,6 +162,16 @@ def _card(
         a=positive(a, "a"),
         b=positive(b, "b"),
     )
+
+
+def _warn_about_units(t: Array) -> None:
+    """Warn of a target far from unit scale, for which neither prior nor starts are meant."""
+    size = float(np.sqrt(np.mean(np.square(t))))
+    if size > 0 and not 1 / ODD_TARGET <= size <= ODD_TARGET:
+        warn(
+            f"t has a root mean square of {size:.3g}; the priors of this machine, and where its "
+            f"fits start, are meant for targets near 1. Standardise t."
+        )
 
 
 def _new_data(X_new: Array) -> dict[str, Array]:

@@ -9,16 +9,19 @@
 The space has a fixed dimension (a product space): an excluded input keeps a weight, whose prior
 given that it is excluded is the slab itself, so that the sum over `included` and the integral over
 `w` are those of the model with fewer weights, and a jump between dimensions is an ordinary move.
-`w_included` = included w is what acts on eta; `w` alone means nothing where an input is out.
+`w_included` = included w is what acts on eta; `w` alone means nothing where an input is out, and in
+the trees of `fit` it is 0 there.
 
     slab           precisions
     a number s     alpha_j = 1/s², as data
     "ard"          alpha_j ~ Gamma(a, b), one for each weight
     "shared"       alpha ~ Gamma(a, b), one for all weights
 
-The default a = 2, b = 1 gives E[1/alpha] = 1, the variance of the default slab. The slab is what a
-subset pays for an input (a wide one costs more than a narrow one, whatever the data say), so it
-should fit the scale of the inputs: standardise them. `sigma ~ HalfNormal(sd of t)`, as in `ard`.
+The default a = 2, b = 1 gives E[1/alpha] = 1, the variance of the default slab; in a regression
+b is var(t), so that an inferred slab follows the units of t, as sigma ~ HalfNormal(sd of t) and the
+bias do. A slab that is a number does not. The slab is what a subset pays for an input (a wide one
+costs more than a narrow one, whatever the data say), so it should fit the scale of the inputs:
+standardise them.
 """
 
 from collections.abc import Callable
@@ -35,6 +38,7 @@ from ardvark.models.checks import (
     as_target,
     one_of,
     positive,
+    target_scale,
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
@@ -120,7 +124,7 @@ def subset_regression(
     expected_inputs: float = 1.0,
     noise: float | None = None,
     a: float = 2.0,
-    b: float = 1.0,
+    b: float | None = None,
 ) -> Any:
     """Build the graph of a linear regression over subsets of its inputs.
 
@@ -131,18 +135,24 @@ def subset_regression(
     t : N numbers
     noise : None or float
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
-    slab, expected_inputs, a, b
+    slab : number, "ard" or "shared"
+        Prior sd of an included weight, in the units of t for one unit of an input: it does not
+        follow the data, so standardise both or give it in their units. Or a Gamma precision.
+    a, b : float
+        Shape and rate of that Gamma; `b=None` is var(t), which follows the units of t.
+    expected_inputs
         As in `subset_classification`.
     """
     inputs = as_inputs(X)
     target = as_target(t, len(inputs))
     fixed = None if noise is None else positive(noise, "noise")
-    spread = float(target.std() or 1.0)
+    spread = target_scale(target)
     if not isinstance(slab, str):
         _warn_about_slab(positive(slab, "slab"), spread, inputs)
     card = SubsetCard(
         "subset_regression", "regression", inputs.feature_names, None, inputs.scaling, _as_data,
-        family="subset", slab=_the_slab(slab, a, b), bias=(float(target.mean()), WIDE * spread),
+        family="subset", slab=_the_slab(slab, a, spread**2 if b is None else b),
+        bias=(float(target.mean()), WIDE * spread),
         expected_inputs=positive(expected_inputs, "expected_inputs"), link="identity",
         noise=(spread if fixed is None else fixed, fixed is not None),
     )  # fmt: skip

@@ -4,6 +4,7 @@ Every refusal is an `InputError` that names the argument; rows count from 0.
 """
 
 import os
+import sys
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,10 @@ from ardvark.errors import InputError, InputWarning
 __all__ = [
     "Array",
     "as_array",
+    "as_frame",
     "as_numeric",
     "default_names",
     "frame_values",
-    "is_frame",
     "is_number",
     "listed",
     "refuse_control_characters",
@@ -126,28 +127,82 @@ def _rows_of(values: Any) -> Iterator[Any]:
             yield list(row)[:0]
 
 
-def is_frame(X: Any) -> bool:
-    """Tell DataFrames by what they can do, without importing pandas."""
-    return all(hasattr(X, name) for name in ("columns", "dtypes", "iloc"))
+# --- tables that know their columns ----------------------------------------------------------
+
+
+def as_frame(values: Any, argument: str) -> Any:
+    """Give a table with names, of whatever library, as a narwhals DataFrame; None for all else.
+
+    pandas, polars, pyarrow, modin and what else narwhals knows; an xarray Dataset of columns; an
+    xarray DataArray whose second dimension has a coordinate, which is then the names.
+    """
+    if values is None or isinstance(values, np.ndarray | list | tuple | str):
+        return None
+    import narwhals.stable.v2 as nw
+
+    native = _as_known_table(values, argument)
+    try:
+        frame = nw.from_native(native, pass_through=True)
+        named = isinstance(frame, nw.DataFrame) and frame.columns is not None
+    except nw.exceptions.DuplicateError:
+        names = native.column_names if hasattr(native, "column_names") else native.columns
+        refuse_repeated_names(tuple(map(str, names)), argument)
+        raise
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError(f"{argument} is a lazy table: give {argument}.collect().")
+    return frame if named else None
+
+
+def _as_known_table(values: Any, argument: str) -> Any:
+    """Give what narwhals does not know as a table that it knows, all else as it is."""
+    xarray, pyarrow = sys.modules.get("xarray"), sys.modules.get("pyarrow")  # None: not theirs
+    if pyarrow is not None and isinstance(values, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([values])
+    if xarray is None:
+        return values
+    if isinstance(values, xarray.Dataset):
+        if len(values.sizes) != 1 or any(v.ndim != 1 for v in values.data_vars.values()):
+            raise InputError(
+                f"{argument} is an xarray Dataset with dimensions {dict(values.sizes)}: as a table "
+                f"it must have variables of one and the same dimension, the columns."
+            )
+        return values.reset_coords(drop=True).to_dataframe()
+    named = isinstance(values, xarray.DataArray) and values.ndim == 2
+    return values.to_pandas() if named and values.dims[1] in values.coords else values
 
 
 def frame_values(frame: Any, names: tuple[str, ...], argument: str) -> Array:
-    """Turn a DataFrame into numbers, naming the first column that holds something else."""
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
-
+    """Turn a narwhals DataFrame into numbers, naming the first column that holds something else."""
     values = np.empty(frame.shape)
-    for column, name in enumerate(names):
-        series = frame.iloc[:, column]
-        if is_numeric_dtype(series.dtype) and not is_complex_dtype(series.dtype):
-            values[:, column] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-            continue
-        odd = next((row for row, value in enumerate(series) if not is_number(value)), None)
-        found = "" if odd is None else f" with {series.iloc[odd]!r} at row {odd}"
-        raise InputError(
-            f"{argument} has a column that is not numeric: {name!r} has dtype {series.dtype}"
-            f"{found}. Code it as numbers or drop it."
-        )
+    for column, (name, series) in enumerate(zip(names, frame.iter_columns(), strict=True)):
+        numbers = _numbers(series)
+        if numbers is None:
+            raise InputError(
+                f"{argument} has a column that is not numeric: {name!r} has {_what_is_odd(series)}."
+                f" Code it as numbers or drop it."
+            )
+        values[:, column] = numbers
     return values
+
+
+def _numbers(series: Any) -> npt.NDArray[Any] | None:
+    """Give the real numbers of a column with NaN for what is missing; None if it has others."""
+    import narwhals.stable.v2 as nw
+
+    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+        return np.asarray(series.cast(nw.Float64).to_numpy())
+    if series.dtype != nw.Unknown:
+        return None
+    values = np.asarray(series.to_numpy())  # long doubles, sparse columns, polars' all-null
+    return values if values.dtype.kind in "biuf" else None
+
+
+def _what_is_odd(series: Any) -> str:
+    native = series.to_native()
+    values = series.to_list()
+    odd = next((row for row, value in enumerate(values) if not is_number(value)), None)
+    kind = native.dtype if hasattr(native, "dtype") else native.type
+    return f"dtype {kind}" + ("" if odd is None else f" with {values[odd]!r} at row {odd}")
 
 
 # --- refusals --------------------------------------------------------------------------------
@@ -158,17 +213,17 @@ def table_place(where: tuple[int, ...]) -> str:
     return f"row {where[0]}, column 'x{where[1]}'" if len(where) == 2 else f"index {where}"
 
 
-def refuse_other_than_table(values: Any, argument: str) -> None:
-    """Refuse what has not two dimensions, or no rows, or no columns."""
+def refuse_other_than_table(shape: tuple[int, ...], argument: str) -> None:
+    """Refuse a shape that has not two dimensions, or no rows, or no columns."""
     advice = {0: "", 1: f" For one column give {argument}[:, None], for one row {argument}[None]."}
-    if values.ndim != 2:
+    if len(shape) != 2:
         raise InputError(
-            f"{argument} must have 2 dimensions (rows, columns), got {values.ndim} with shape "
-            f"{values.shape}.{advice.get(values.ndim, '')}"
+            f"{argument} must have 2 dimensions (rows, columns), got {len(shape)} with shape "
+            f"{shape}.{advice.get(len(shape), '')}"
         )
     for axis, name in enumerate(("rows", "columns")):
-        if values.shape[axis] == 0:
-            raise InputError(f"{argument} has 0 {name} (shape {values.shape}): it is empty.")
+        if shape[axis] == 0:
+            raise InputError(f"{argument} has 0 {name} (shape {shape}): it is empty.")
 
 
 def refuse_repeated_names(names: tuple[str, ...], argument: str) -> None:

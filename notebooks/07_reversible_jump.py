@@ -55,9 +55,9 @@ figure, axis = plt.subplots(figsize=(5, 4))
 axis.errorbar(
     table["probability_exact"], table["probability"], yerr=2 * table["mcse"], fmt="o", ms=3
 )
-axis.plot([0, 1], [0, 1], lw=0.5, color="k", transform=axis.transAxes)
 axis.set_xscale("log")
 axis.set_yscale("log")
+axis.axline((1e-3, 1e-3), (1e-1, 1e-1), lw=0.5, color="k")  # y = x, whatever the limits are
 axis.set_xlabel("P(subset | t), all 256 enumerated")
 axis.set_ylabel("share of sweeps")
 

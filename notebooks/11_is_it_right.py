@@ -23,6 +23,8 @@ import os
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 import ardvark as av
 
@@ -68,15 +70,17 @@ az.plot_ecdf_pit(runs["ep"], group="prior_sbc", var_names=["w"])
 # %%
 from scipy.stats import norm
 
-from ardvark.diagnostics.sbc_checks import coverage, uniformity_p
-
-right = runs["ep"]["prior_sbc"].w.values[..., 0].ravel()
-wrong = norm.cdf(norm.ppf(right) / 0.8)
-for name, places in {"EP": right, "sds x 0.8": wrong}.items():
-    share, error = coverage(places, 0.9)
-    print(
-        f"{name:10} p = {uniformity_p(places):.2g}, 90 % intervals cover {share:.3f}({error:.3f})"
-    )
+faulty = runs["ep"].copy()
+places = faulty["prior_sbc"].to_dataset()
+faulty["prior_sbc"] = xr.DataTree(places.assign(w=norm.cdf(norm.ppf(places.w) / 0.8)))
+first = f"w[{places.w.feature.values[0]}]"
+columns = ["uniformity_p", "coverage_90", "coverage_90_se", "calibrated"]
+pd.DataFrame(
+    {
+        name: av.sbc_summary(run).loc[first, columns]
+        for name, run in {"EP": runs["ep"], "sds x 0.8": faulty}.items()
+    }
+).T
 
 # %% [markdown]
 # With 1000 replications a fault of 20 % is found for certain, one of 5 % once in five times. And

@@ -11,6 +11,7 @@ import pytest
 from contracts import as_posterior, prior_tree
 from scipy import stats
 
+import ardvark as av
 from ardvark.errors import InputError, InputWarning
 from ardvark.inference.forms import form_to_sample
 from ardvark.models import ard_classification, ard_regression
@@ -68,23 +69,24 @@ def test_card_says_what_the_graph_cannot():
     assert card_of(pm.Model()) is None
 
 
-def test_default_hyperprior_keeps_eta_near_one_and_a_half_whatever_d():
-    """E[1/alpha] = b/(a-1) = 2/d: Var eta = 2 (d + 1)/d for inputs of unit scale."""
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])
+def test_default_hyperprior_keeps_eta_near_one_and_a_half_sd_of_the_target(unit):
+    """E[1/alpha] = b/(a-1) = 2 var(t)/d: Var eta = 2 var(t) for inputs of unit scale, any d."""
     for d in (1, 40):
         inputs = rng.choice([-1.0, 1.0], size=(30, d))
         inputs[0], inputs[1] = 1, -1
-        model = ard_regression(inputs, rng.normal(size=30), bias=False)
+        target = unit * (5 + rng.normal(size=30))
+        model = ard_regression(inputs, target, bias=False)
         with model:
             tree = pm.sample_prior_predictive(
                 1000, var_names=["eta"], random_seed=1, compile_kwargs={"mode": "FAST_COMPILE"}
             )
         # Student-t, 4 degrees of freedom: quantiles, as its sample variance hardly converges
         spread = np.quantile(tree.prior["eta"].to_numpy()[..., 0], [0.25, 0.75])
-        half_width = np.ptp(spread) / 2
+        half_width = np.ptp(spread) / 2 / target.std()
         assert 0.6 < half_width < 1.2  # N(0, 2) has 0.95, the t of d = 1 has 0.74
 
 
-@pytest.mark.filterwarnings("ignore:t has a root mean square")
 def test_noise_prior_has_the_unit_of_the_target():
     for unit in (1.0, 1000.0):
         model = ard_regression(X, unit * TARGET)
@@ -94,6 +96,72 @@ def test_noise_prior_has_the_unit_of_the_target():
         assert abs(z) < 4
     assert names(ard_regression(X, TARGET, noise=0.5).data_vars) == ["X", "sigma", "t_observed"]
     assert np.isfinite(pm.draw(ard_regression(X, np.ones(20))["sigma"], random_seed=1))
+
+
+def standard(model, method, unit):
+    """Posterior means of all weights and the noise, in units of the target."""
+    fit = av.fit(model, method, draws=4, random_seed=1, progressbar=False)["fit"]
+    weights = np.zeros(fit["active"].size)
+    weights[fit["active"].values] = fit["mean_vector"].values
+    return np.append(weights, float(fit["sigma"])) / unit
+
+
+@pytest.mark.parametrize("method", [av.Laplace(), av.EP(), av.VB()], ids=["laplace", "ep", "vb"])
+@pytest.mark.parametrize("build", ["ard_regression", "rvm_regression"])
+def test_the_default_fit_follows_the_unit_of_the_target(build, method):
+    """VB of a regression gave other weights for 0.1 t, and none at all for 10 t."""
+    builder = getattr(av.models, build)
+    inputs = X if build == "ard_regression" else X[:, :1]
+    target = 3.0 + 2.0 * X[:, 0] + 0.5 * TARGET
+    one = standard(builder(inputs, target), method, 1.0)
+    assert np.abs(one).max() > 0.5
+    for unit in (1e-3, 1e3):
+        other = standard(builder(inputs, unit * target), method, unit)
+        # VB stops when its bound gains less than 1e-8 of itself, which is in other nats
+        np.testing.assert_allclose(other, one, atol=1e-6 * np.abs(one).max())
+
+
+@pytest.mark.parametrize("build", ["ard_regression", "rvm_regression"])
+def test_the_posterior_of_a_sampler_follows_the_unit_of_the_target(build):
+    """log p(c w, c sigma, alpha / c², c t) - log p(w, sigma, alpha, t) is the same everywhere."""
+    builder = getattr(av.models, build)
+    power = {"w": 1, "bias": 1, "sigma": 1, "alpha": -2, "alpha_bias": -2, "width": 0}
+    one, other = builder(X, TARGET), builder(X, 1e3 * TARGET)
+    differences = []
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+        densities = [model.logp(jacobian=False) for model in (one, other)]
+        logp = [model.compile_fn(d) for model, d in zip((one, other), densities, strict=True)]
+        for seed in range(3):
+            drawn = pm.draw(one.free_RVs, random_seed=seed)
+            points = []
+            for model, unit in ((one, 1.0), (other, 1e3)):
+                values = {
+                    rv: value * unit ** power[rv.name]
+                    for rv, value in zip(model.free_RVs, drawn, strict=True)
+                }
+                points.append(unconstrained(model, values))
+            differences.append(logp[1](points[1]) - logp[0](points[0]))
+    np.testing.assert_allclose(differences, differences[0], atol=1e-8)
+
+
+def unconstrained(model, values):
+    point = {}
+    for rv, value in values.items():
+        transform = model.rvs_to_transforms[rv]
+        name = model.rvs_to_values[rv].name
+        point[name] = value if transform is None else np.log(value)
+    return point
+
+
+def test_a_constant_target_has_its_size_for_a_scale():
+    """The sd of 24 times 0.1 is 1e-17 by rounding, which was the scale of the noise."""
+    for value, scale in ((0.1, 0.1), (-3.0, 3.0), (0.0, 1.0)):
+        model = ard_regression(X, np.full(20, value))
+        (bias, _) = card_of(model).precisions
+        assert bias.rate == pytest.approx(2 * scale**2 / 3)
+        assert 0.01 * scale < pm.draw(model["sigma"], 50, random_seed=1).max() < 10 * scale
+    with pytest.raises(av.InputError, match="t is as large as 1e"):
+        ard_regression(X, 1e200 * TARGET / np.abs(TARGET).max())
 
 
 def test_fixed_precisions_are_data_with_the_bias_first():

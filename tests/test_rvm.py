@@ -127,7 +127,9 @@ def test_one_precision_for_all_kernel_weights():
     model = rvm_regression(X, TARGET, kernel=av.RBF(1.0), prior="shared")
     assert names(model.free_RVs) == ["alpha_bias", "bias", "alpha", "w", "sigma"]
     assert model["alpha"].ndim == 0
-    assert card_of(model).precisions == (Precision("bias", "alpha_bias", 2.0, 2 / N),)
+    assert card_of(model).precisions == (
+        Precision("bias", "alpha_bias", 2.0, 2 * TARGET.var() / N),
+    )
     assert names(card_of(model).integrated().free_RVs) == ["bias", "alpha", "w", "sigma"]
     alone = rvm_regression(X, TARGET, prior="shared", bias=False)
     assert card_of(alone).integrated is None

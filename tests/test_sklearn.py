@@ -5,8 +5,11 @@ from copy import deepcopy
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytensor
 import pytest
+import xarray as xr
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
@@ -19,6 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import ardvark as av
 from ardvark import estimator_bases
 from ardvark.inference.gaussian_ard import gaussian_ard
+from ardvark.models.checks import as_inputs
 from ardvark.sklearn import RVC, RVR, ARDClassifier, ARDRegressor
 
 SKIPPED = {  # check of scikit-learn → why it is not run; none is expected to fail
@@ -131,6 +135,50 @@ def test_a_display_makes_no_graph(sinc):
     assert "RVR" in estimator_html_repr(estimator)
     assert not {"_graphs", "_trees"} & set(vars(estimator))
     assert "relevance_" in dir(estimator)
+
+
+def test_graph_and_tree_are_among_the_names_of_a_fitted_estimator(sinc):
+    """They were not in dir() until they had been made."""
+    estimator = RVR()
+    assert not {"model_", "tree_", "relevance_"} & set(dir(estimator))
+    estimator.fit(*sinc)
+    assert {"model_", "tree_", "relevance_"} <= set(dir(estimator))
+    assert not {"_graphs", "_trees"} & set(vars(estimator))
+
+
+@pytest.mark.parametrize("kind", [RVR, ARDRegressor, RVC, ARDClassifier])
+def test_what_fit_does_not_take_is_refused_by_name(kind, sinc):
+    """`fit_intercept="no"` was taken for True, `sample_weight` was a TypeError."""
+    X, y = sinc
+    y = y if kind in REGRESSORS else y > 0
+    with pytest.raises(av.InputError, match="fit_intercept must be True or False, got 'no'"):
+        kind(fit_intercept="no").fit(X, y)
+    with pytest.raises(av.InputError, match=r"sample_weight must be None: .*np\.repeat"):
+        kind().fit(X, y, sample_weight=np.ones(len(y)))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        kind().fit(X, y, weights=None)
+    assert kind().fit(X[:30], y[:30], sample_weight=None).n_features_in_ == 1
+
+
+def frames(names):
+    rows = np.random.default_rng(3).normal(size=(30, 3))
+    columns = {name: rows[:, "abc".index(name)] for name in names}
+    inputs = as_inputs(pd.DataFrame(columns))
+    array = xr.DataArray(np.asarray(inputs), dims=("r", "c"), coords={"c": list(names)})
+    kinds = (pl.DataFrame(columns), pa.table(columns), pa.record_batch(columns))
+    return (*kinds, array, array.to_dataset("c"), inputs)
+
+
+@pytest.mark.parametrize("kind", range(6))
+def test_columns_in_another_order_are_refused_whatever_the_table(kind):
+    """Record batches, coordinates of xarray and `Inputs` had no names for scikit-learn."""
+    table, other = frames("abc")[kind], frames("cba")[kind]
+    y = np.random.default_rng(3).normal(size=(30, 3))[:, 0]
+    estimator = ARDRegressor().fit(table, y)
+    assert list(estimator.feature_names_in_) == ["a", "b", "c"]
+    assert list(estimator.model_.coords["feature"]) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(other)
 
 
 # --- the same answers as the graph ------------------------------------------------------------

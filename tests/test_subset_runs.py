@@ -11,6 +11,7 @@ from subset_cases import data, regression, two_classes
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, InputWarning, UnsupportedPair
+from ardvark.inference.subset_runs import with_excluded
 from ardvark.models.subset import subset_classification, subset_regression
 
 JUMP = av.ReversibleJump(sweeps=3000)
@@ -219,3 +220,48 @@ def test_the_slow_control_is_pymcs_own_sampler():
         )
     table = av.inclusion(tree)
     assert np.all(np.abs(table["counted"] - exact["counted"]) < 4 * table["mcse"])
+
+
+def test_an_inferred_slab_follows_the_unit_of_the_target():
+    """b was 1 whatever t was measured in: at 1000 t no input was found."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(40, 4))
+    t = X @ [1.0, 0.0, 0.3, 0.0] + 0.5 * rng.normal(size=40)
+    found = []
+    for unit in (1.0, 1e-3, 1e3):
+        model = av.models.subset_regression(X, unit * t, slab="shared")
+        tree = av.fit(model, av.ReversibleJump(sweeps=1500), draws=500, random_seed=1)
+        weights = tree["posterior"]["w_included"].mean(("chain", "draw")).values
+        found.append(np.append(weights / unit, av.inclusion(tree)["rao_blackwell"]))
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("slab", [0.5, "ard", "shared"])
+def test_a_weight_that_is_out_is_nought(slab):
+    """It was a draw from the prior, which `az.summary` took for an answer."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(40, 4))
+    model = av.models.subset_regression(X, X[:, 0] + rng.normal(size=40), slab=slab)
+    tree = av.fit(model, av.ReversibleJump(sweeps=3000), draws=1000, random_seed=1)
+    posterior = tree["posterior"]
+    out = posterior["included"].values == 0
+    assert out.any() and not posterior["w"].values[out].any()
+    assert (posterior["w"].values[~out] != 0).all()
+    draws = {
+        name: values.values.reshape(4000, *values.shape[2:])
+        for name, values in posterior.data_vars.items()
+        if name in ("included", "w", "alpha")
+    }
+    whole = with_excluded(model, draws, rng)
+    np.testing.assert_array_equal(whole["w"][~out.reshape(4000, -1)], draws["w"][draws["w"] != 0])
+    alpha = draws.get("alpha", np.full(1, 4.0))
+    z = whole["w"] * np.sqrt(alpha if alpha.ndim == 2 else alpha[:, None])
+    z = z[out.reshape(4000, -1)]
+    assert abs(z.mean()) < 4 / np.sqrt(len(z)) and abs(z.var() - 1) < 4 * np.sqrt(2 / len(z))
+
+
+def test_excluded_weights_of_an_enumeration_are_nought_too(linear):
+    _, _, exact = linear
+    posterior = exact["posterior"]
+    assert not posterior["w"].values[posterior["included"].values == 0].any()
+    np.testing.assert_array_equal(posterior["w"], posterior["w_included"])

@@ -282,7 +282,7 @@ def test_fixed_hyperparameters_and_an_open_width():
     tree = av.fit(model, av.VB(), draws=20, random_seed=1)
     assert "maximises ELBO" in tree.attrs["caption"]
     width = float(tree["fit"]["width"])
-    assert 0.1 < width < 5 and not tree["posterior"]["width"].values.std()
+    assert 0.1 < width < 5 and not np.ptp(tree["posterior"]["width"].values)
     fixed = av.fit(model, av.VB(hyper=av.Fixed(tree)), draws=20, random_seed=1)
     assert fixed.attrs["hyper"] == "fixed"
     exact = av.fit(model, av.Exact(hyper=av.Fixed(tree)), draws=20, random_seed=1)
