@@ -35,6 +35,7 @@ __all__ = ["Ascent"]
 
 _REACH = 5.0  # on the real line, for one stretch of the search
 _STRETCHES = 6
+_NO_STEP = 2  # what L-BFGS-B says when its line search finds no lower point
 _NOWHERE = 1e100  # minus the evidence where there is none
 
 
@@ -64,7 +65,8 @@ class Ascent:
         self._refuse()
         # Gaussian noise has a route of its own, much faster, to the same optimum.
         fast = isinstance(settings, Evidence) and algorithm == "sequential" and self.ard
-        self.noise = noise_of(latent, self.rest) if fast else None
+        self.any_noise = noise_of(latent, self.rest)
+        self.noise = self.any_noise if fast else None
 
     def _refuse(self) -> None:
         name = type(self.settings).__name__
@@ -280,24 +282,45 @@ class Ascent:
             flat = [np.ravel(gradient[name] * slope[name]) for name in self.rest]
             return -value, -np.concatenate(flat)
 
-        u, success = np.concatenate([np.ravel(held[name]) for name in self.rest]), False
-        for _ in range(
-            _STRETCHES
-        ):  # never further than e^5 times at once: far out sites degenerate
+        u, success, before = np.concatenate([np.ravel(held[n]) for n in self.rest]), False, math.inf
+        low, high = self._noise_bounds(held)
+        u = np.clip(u, low, high)
+        # Never further than e^5 times at once: far out sites degenerate.
+        for _ in range(_STRETCHES):
             found = optimize.minimize(
                 objective,
                 u,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(x - _REACH, x + _REACH) for x in u],
+                bounds=optimize.Bounds(np.maximum(u - _REACH, low), np.minimum(u + _REACH, high)),
                 options={"maxiter": self.settings.max_steps, "ftol": 1e-12, "gtol": 1e-6},
             )
-            moved, u, success = np.abs(found.x - u).max(), found.x, bool(found.success)
-            if moved < _REACH:
+            moved, u = np.abs(found.x - u).max(), found.x
+            # A line search that finds nothing from a fresh start has met the rounding.
+            idle = found.status == _NO_STEP and before - found.fun < self.settings.tolerance
+            success, before = bool(found.success) or idle, found.fun
+            if moved < _REACH and (success or found.status != _NO_STEP):
                 break
         self.theta, _ = at(u)
         site_model = latent.at(self.theta)
         return site_model, self.method.approximate(site_model, last[0]), success
+
+    def _noise_bounds(self, held: dict[str, Array]) -> tuple[Array, Array]:
+        """Bounds on the real line: Gaussian noise stays above what the target can resolve."""
+        low = {name: np.full(np.shape(held[name]), -np.inf) for name in self.rest}
+        high = {name: np.full(np.shape(held[name]), np.inf) for name in self.rest}
+        noise = self.any_noise
+        if noise is not None and noise.name is not None:
+            if not noise.target.any():
+                raise InputError(
+                    f"the target is zero everywhere: its noise has no scale, and {noise.name} no "
+                    f"best value. Fix the noise."
+                )
+            side = low if noise.power > 0 else high
+            least = self.latent.adjoint.unconstrain({**self.theta, noise.name: noise.least})
+            side[noise.name] = least[noise.name]
+        flat = [[np.ravel(side[name]) for name in self.rest] for side in (low, high)]
+        return np.concatenate(flat[0]), np.concatenate(flat[1])
 
 
 def _least(numbers: list[float], what: str) -> int:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ardvark.inference.columns import Columns, Dense
+from ardvark.inference.gaussian import factor_by_qr, least_noise
 from ardvark.inference.gaussian_ard_kernels import LEAST_NEW, State, choose, climb, walk
 from ardvark.inference.sites import Array
 
@@ -42,7 +43,6 @@ ALGORITHMS = ("sequential", "mackay", "em")
 ACTIONS = ("start", "add", "re-estimate", "delete", "all")  # by number, as in `Path`
 START, ALL = 0, 4
 HELD, FINE = 0, 2  # the first stage, in which the noise is held, and the last
-LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no best noise
 FIRST_NOISE = 0.15  # of the target's sd: from below, since a large noise hides what there is
 LEAST_GAIN = (0.1, 0.01, 0.0)  # nats by stage: what a step must gain, if not the tolerance
 CLIMB = ((1e-2, 5), (1e-2, 5), (1e-9, 12))  # by stage: gain that is small, most steps
@@ -164,7 +164,7 @@ class _Search:
             raise ValueError("target is zero everywhere: its noise has no scale; give `noise`")
         self.noise_is_free = noise is None
         self.stage = HELD if noise is None else HELD + 1
-        self.least = (LEAST_NOISE * scale) ** 2
+        self.least = least_noise(self.target) ** 2
         if noise is None:
             noise = start_noise
         if noise is None:
@@ -420,11 +420,9 @@ class _Search:
         information = beta * self.inner * np.outer(scale, scale)
         information[np.diag_indices(k)] += alpha * scale**2
         factor, failed = dpotrf(information, lower=1) if k else (information, 0)
-        if failed:
-            raise ValueError(
-                f"the {k} active columns are linearly dependent beyond rounding at noise "
-                f"{beta**-0.5:.3g}; start with fewer, or give a larger `noise`"
-            )
+        if failed:  # by rounding: a sum of squares is definite, and its root shows it
+            root = math.sqrt(beta) * state.columns[active].T
+            factor = factor_by_qr(np.vstack([root, np.diag(np.sqrt(alpha))]) * scale)
         half = (dtrtri(factor, lower=1)[0] if k else factor) * scale
         self.half = half  # Sigma = half'half
         moments = self.moments[self.pool]

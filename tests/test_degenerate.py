@@ -5,7 +5,7 @@ import pytensor
 import pytest
 
 import ardvark as av
-from ardvark.errors import InputError
+from ardvark.errors import AccuracyWarning, InputError
 from ardvark.sklearn import RVC, RVR
 
 RNG = np.random.default_rng(404)
@@ -98,6 +98,46 @@ def test_graphs_with_an_inferred_width_too(case):
     tree, predicted = fitted(av.models.rvm_regression, *(data.get(case) or ROWS[case][:2]))
     assert all_finite(tree["fit"]["log_evidence"], predicted)
     assert tree.attrs["converged"]
+
+
+@pytest.mark.parametrize("value", [3.0, 0.1, -40.0 / 3.0])
+@pytest.mark.parametrize("build", ["ard_regression", "rvm_regression"])
+def test_a_constant_target_ends_at_the_bound_of_its_noise(build, value):
+    """The noise went on to 1e-15, where the evidence (1e17) and the verdict hung on the BLAS.
+
+    The bias explains all: at the bound both are known in closed form. sd(0.1, 0.1, ...) is not 0.
+    """
+    rows, target = 24, np.full(24, value)
+    sd = 1e-5 * abs(value)
+    known = -0.5 * (rows * np.log(2 * np.pi) + 2 * (rows - 1) * np.log(sd))
+    known -= 0.5 * (np.log(rows * value**2) + 1.0)  # at 1/alpha = value**2 - sd**2/rows
+    model = getattr(av.models, build)(np.linspace(-3, 3, rows)[:, None], target)
+    for method in (av.Laplace(), av.EP()):
+        with pytensor.config.change_flags(cxx=""), pytest.warns(AccuracyWarning, match="its bound"):
+            tree = av.fit(model, method, draws=4, random_seed=1, progressbar=False)
+        assert float(tree["fit"]["sigma"]) == pytest.approx(sd, rel=1e-9)
+        # terms of 24e10 that cancel leave 24e10 * 2e-16 nats
+        assert float(tree["fit"]["log_evidence"]) == pytest.approx(known, abs=2e-3)
+        assert tree.attrs["converged"] and "its bound" in tree.attrs["caution"]
+
+
+@pytest.mark.filterwarnings("ignore:vb. the weights explain:ardvark.errors.AccuracyWarning")
+@pytest.mark.parametrize("value", [3.0, 0.1])
+@pytest.mark.parametrize("options", [{}, {"prior": "shared"}])
+def test_vb_of_a_constant_target_ends_too(options, value):
+    """It said that negative precisions outweigh prior and data, where there are none."""
+    model = av.models.rvm_regression(np.linspace(-3, 3, 24)[:, None], np.full(24, value), **options)
+    with pytensor.config.change_flags(cxx=""):
+        tree = av.fit(model, av.VB(), draws=4, random_seed=1, progressbar=False)
+    assert tree.attrs["converged"]
+    assert 1.0 <= float(tree["fit"]["sigma"]) / (1e-5 * value) < 1.1
+
+
+@pytest.mark.parametrize("method", [av.Laplace(), av.EP(), av.VB()])
+def test_a_target_of_zeros_is_refused_by_graphs_too(method):
+    model = av.models.ard_regression(X, np.zeros(20))
+    with pytest.raises(ValueError, match="zero everywhere"), pytensor.config.change_flags(cxx=""):
+        av.fit(model, method, draws=4, random_seed=1, progressbar=False)
 
 
 def test_classes_of_a_graph():
