@@ -11,11 +11,12 @@ export ARDVARK_DATA ?= $(wildcard ../shared/data)
 export OMP_NUM_THREADS ?= 1
 JOBS  ?= 2
 
-.PHONY: help env report test check validate notebooks bench clean
+.PHONY: help env report test portable check validate notebooks bench clean
 
 help:
 	@echo "make report     set up, fit the breast cancer data by all methods, write report.html"
 	@echo "make test       set up, run the tests"
+	@echo "make portable   the delicate tests under the kernels of other processors"
 	@echo "make check      ruff, mypy, import rules"
 	@echo "make validate   the long statistical suites"
 	@echo "make notebooks  run every notebook"
@@ -37,6 +38,10 @@ report: env
 
 test: env
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+# PORTABLE=short for two kernels and the most delicate files.
+portable: env
+	JOBS=$(JOBS) $(BIN)/python tests/portable.py $(PORTABLE)
 
 check: env
 	$(BIN)/ruff check .

@@ -31,7 +31,7 @@ def best_precisions(
             continue
         gain, relevance = 0.0, u[j] * u[j] - r[j]
         if relevance > 0.0:
-            alpha = max(r[j] * r[j] / relevance, least[j])  # Qi04 (15)
+            alpha = max(r[j] * (r[j] / relevance), least[j])  # Qi04 (15); r² alone may overflow
             if alpha <= largest[j]:
                 best[j] = alpha
                 gain = 0.5 * (u[j] * u[j] / (alpha + r[j]) - math.log1p(r[j] / alpha))

@@ -2,9 +2,11 @@
 
     θ = (precisions that are a weight's own, everything else)
 
-The first kind goes by `sequential_ard` and can become infinite (the weight is pruned); the second
-by L-BFGS on the real line with the gradient of `adjoint.py`. `Predictive` walks the path of the
-first kind once more, at the settled rest, and takes the step that its criterion likes best.
+The first kind goes by `sequential_ard` and can become infinite (the weight is pruned); its steps
+hold sites fixed, so where these move with the weights (Laplace) it ends with steps along the true
+gradient. The second goes by L-BFGS on the real line with the gradient of `adjoint.py`. `Predictive`
+walks the path of the first kind once more, at the settled rest, and takes the step that its
+criterion likes best.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference import gaussian_route
 from ardvark.inference.affine import depends
 from ardvark.inference.approximation import Approximation, GaussianFit
+from ardvark.inference.ard_gradient import log_slopes
 from ardvark.inference.fixed_point import fixed_point_ard
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.gaussian_route import noise_of
@@ -35,6 +38,8 @@ __all__ = ["Ascent"]
 
 _REACH = 5.0  # on the real line, for one stretch of the search
 _STRETCHES = 6
+_NO_STEP = 2  # what L-BFGS-B says when its line search finds no lower point
+_FLAT = 1e-3  # slope in log alpha, nats, at which steps that gain 1e-6 nats may well end
 _NOWHERE = 1e100  # minus the evidence where there is none
 
 
@@ -53,6 +58,7 @@ class Ascent:
         self.ard = {} if self.with_prior else latent.ard_precisions
         self.rest = tuple(name for name in latent.hyper if name not in self.ard)
         self.theta: dict[str, Array] = {}
+        self.sites_move = False  # so much that the steps of fixed sites end off the optimum
         self._path_rule = method.loosened() if hasattr(method, "loosened") else method
         algorithm = settings.algorithm if isinstance(settings, Evidence) else "sequential"
         self._search: Callable[..., ArdResult] = sequential_ard
@@ -64,7 +70,8 @@ class Ascent:
         self._refuse()
         # Gaussian noise has a route of its own, much faster, to the same optimum.
         fast = isinstance(settings, Evidence) and algorithm == "sequential" and self.ard
-        self.noise = noise_of(latent, self.rest) if fast else None
+        self.any_noise = noise_of(latent, self.rest)
+        self.noise = self.any_noise if fast else None
 
     def _refuse(self) -> None:
         name = type(self.settings).__name__
@@ -104,8 +111,10 @@ class Ascent:
             losses.append(-self._walk(start).fit.log_evidence)
         return starts[_least(losses, "the evidence at every start")]
 
-    def _walk(self, start: Any) -> ArdResult:
-        return self._ard_steps(start) if self.noise is None else self._gaussian_steps(start)
+    def _walk(self, start: Any, first: bool = True) -> ArdResult:
+        if self.noise is not None:
+            return self._gaussian_steps(start)
+        return self._ard_steps(start) if first or not self.sites_move else self._true_steps()
 
     def _from(self, start: Any) -> tuple[float, Settled]:
         """What is to be small at the end, and the end."""
@@ -151,7 +160,7 @@ class Ascent:
         for number in range(rounds):
             stopped = ""
             if self.ard:
-                path = self._walk(start if number == 0 else self.theta)
+                path = self._walk(start if number == 0 else self.theta, first=number == 0)
                 fit, site_model = path.fit, self.latent.at(self.theta)
                 if not path.converged:
                     stopped = f"the ARD steps stopped after {path.steps}. Raise max_steps."
@@ -175,10 +184,35 @@ class Ascent:
         """Sequential steps on all ARD precisions at once; θ is updated in place."""
         result = self._path(start)
         self._set_precisions(result.precision)
-        if self._path_rule is self.method:
+        site_model = self.latent.at(self.theta)
+        if self._path_rule is not self.method:
+            result = result._replace(fit=self.method.approximate(site_model, result.fit))
+        if isinstance(self.settings, Predictive) or not result.converged:
             return result
-        fit = self.method.approximate(self.latent.at(self.theta), result.fit)
-        return result._replace(fit=fit)
+        slopes = log_slopes(site_model, self.method, result.fit)[self.optimised]
+        self.sites_move = bool(np.abs(slopes).max(initial=0.0) > _FLAT)
+        if not self.sites_move:
+            return result
+        end = self._true_steps()
+        return end._replace(path=[*result.path, *end.path[1:]])
+
+    def _true_steps(self) -> ArdResult:
+        """From here to where the evidence itself is stationary: the steps took sites as fixed."""
+        site_model = self.latent.at(self.theta)
+        assert site_model.precision is not None
+        on = self.optimised & np.isfinite(site_model.precision)
+        result = sequential_ard(
+            site_model,
+            self.method.approximate,
+            optimised=self.optimised if self._search is sequential_ard else on,
+            start=on,
+            tolerance=self.settings.tolerance,
+            max_steps=self.settings.max_steps,
+            rule=self.method,
+            tick=self.tick,
+        )
+        self._set_precisions(result.precision)
+        return result
 
     def _gaussian_steps(self, start: Any) -> ArdResult:
         """The same and the noise, by `gaussian_ard`."""
@@ -280,24 +314,45 @@ class Ascent:
             flat = [np.ravel(gradient[name] * slope[name]) for name in self.rest]
             return -value, -np.concatenate(flat)
 
-        u, success = np.concatenate([np.ravel(held[name]) for name in self.rest]), False
-        for _ in range(
-            _STRETCHES
-        ):  # never further than e^5 times at once: far out sites degenerate
+        u, success, before = np.concatenate([np.ravel(held[n]) for n in self.rest]), False, math.inf
+        low, high = self._noise_bounds(held)
+        u = np.clip(u, low, high)
+        # Never further than e^5 times at once: far out sites degenerate.
+        for _ in range(_STRETCHES):
             found = optimize.minimize(
                 objective,
                 u,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(x - _REACH, x + _REACH) for x in u],
+                bounds=optimize.Bounds(np.maximum(u - _REACH, low), np.minimum(u + _REACH, high)),
                 options={"maxiter": self.settings.max_steps, "ftol": 1e-12, "gtol": 1e-6},
             )
-            moved, u, success = np.abs(found.x - u).max(), found.x, bool(found.success)
-            if moved < _REACH:
+            moved, u = np.abs(found.x - u).max(), found.x
+            # A line search that finds nothing from a fresh start has met the rounding.
+            idle = found.status == _NO_STEP and before - found.fun < self.settings.tolerance
+            success, before = bool(found.success) or idle, found.fun
+            if moved < _REACH and (success or found.status != _NO_STEP):
                 break
         self.theta, _ = at(u)
         site_model = latent.at(self.theta)
         return site_model, self.method.approximate(site_model, last[0]), success
+
+    def _noise_bounds(self, held: dict[str, Array]) -> tuple[Array, Array]:
+        """Bounds on the real line: Gaussian noise stays above what the target can resolve."""
+        low = {name: np.full(np.shape(held[name]), -np.inf) for name in self.rest}
+        high = {name: np.full(np.shape(held[name]), np.inf) for name in self.rest}
+        noise = self.any_noise
+        if noise is not None and noise.name is not None:
+            if not noise.target.any():
+                raise InputError(
+                    f"the target is zero everywhere: its noise has no scale, and {noise.name} no "
+                    f"best value. Fix the noise."
+                )
+            side = low if noise.power > 0 else high
+            least = self.latent.adjoint.unconstrain({**self.theta, noise.name: noise.least})
+            side[noise.name] = least[noise.name]
+        flat = [[np.ravel(side[name]) for name in self.rest] for side in (low, high)]
+        return np.concatenate(flat[0]), np.concatenate(flat[1])
 
 
 def _least(numbers: list[float], what: str) -> int:

@@ -14,7 +14,9 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 
 from ardvark.inference.sites import Array, Sites
 
-__all__ = ["Prior", "SiteModel", "symmetric_factor"]
+__all__ = ["Prior", "SiteModel", "factor_by_qr", "least_noise", "symmetric_factor"]
+
+LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no best noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +166,19 @@ def symmetric_factor(matrix: Array) -> Array:
     except np.linalg.LinAlgError:
         values, vectors = eigh(matrix)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def factor_by_qr(root: Array) -> Array:
+    """Lower L with L L' = root'root, from the root alone: no rounded square has to be definite."""
+    upper = np.linalg.qr(root, mode="r")
+    return np.asarray((upper * np.where(upper.diagonal() < 0, -1.0, 1.0)[:, None]).T)
+
+
+def least_noise(target: Array) -> float:
+    """The least noise sd that a search may end at.
+
+    The evidence of a perfect fit grows without end as the noise falls. Its terms are of the size
+    |t|^2 / sigma^2, so at this bound double precision leaves it 1e-5 nats, and below it a search
+    would follow rounding.
+    """
+    return LEAST_NOISE * float(np.sqrt(np.mean(np.square(target))))

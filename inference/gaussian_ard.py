@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ardvark.inference.columns import Columns, Dense
+from ardvark.inference.gaussian import factor_by_qr, least_noise
 from ardvark.inference.gaussian_ard_kernels import LEAST_NEW, State, choose, climb, walk
 from ardvark.inference.sites import Array
 
@@ -42,7 +43,7 @@ ALGORITHMS = ("sequential", "mackay", "em")
 ACTIONS = ("start", "add", "re-estimate", "delete", "all")  # by number, as in `Path`
 START, ALL = 0, 4
 HELD, FINE = 0, 2  # the first stage, in which the noise is held, and the last
-LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no best noise
+EXTREME = 1e60  # size of a target, either way, that is brought near 1 first
 FIRST_NOISE = 0.15  # of the target's sd: from below, since a large noise hides what there is
 LEAST_GAIN = (0.1, 0.01, 0.0)  # nats by stage: what a step must gain, if not the tolerance
 CLIMB = ((1e-2, 5), (1e-2, 5), (1e-9, 12))  # by stage: gain that is small, most steps
@@ -131,6 +132,23 @@ def gaussian_ard(
     tick
         Told of each round.
     """
+    unit = _unit(np.asarray(target, float))
+    if unit != 1.0:
+        found = gaussian_ard(
+            projection,
+            np.asarray(target, float) / unit,
+            noise=None if noise is None else noise / unit,
+            optimised=optimised,
+            precision=None if precision is None else precision * unit**2,
+            start=start,
+            start_noise=None if start_noise is None else start_noise / unit,
+            algorithm=algorithm,
+            tolerance=tolerance,
+            max_steps=max_steps,
+            bounds=(bounds[0] * unit**2, bounds[1] * unit**2),
+            tick=tick,
+        )
+        return _in_units(found, unit, np.size(target))
     search = _Search(projection, target, noise, start_noise, bounds)
     search.begin(optimised, precision, start, algorithm)
     move = search.walk if algorithm == "sequential" else search.sweep
@@ -140,6 +158,27 @@ def gaussian_ard(
         if tick is not None:
             tick(f"step {search.steps}, log evidence {search.log_evidence:.4f}")
     return search.result(settled)
+
+
+def _unit(target: Array) -> float:
+    """A power of two near the size of a target whose fourth powers leave double precision, or 1."""
+    size = float(np.abs(target).max(initial=0.0))
+    if EXTREME > size > 1 / EXTREME or not 0.0 < size < math.inf:
+        return 1.0
+    return math.ldexp(1.0, min(max(math.frexp(size)[1], -500), 500))
+
+
+def _in_units(found: GaussianArd, unit: float, rows: int) -> GaussianArd:
+    """What was found for target / unit, for the target itself."""
+    shift = rows * math.log(unit)
+    return found._replace(
+        precision=found.precision / unit**2,
+        noise=found.noise * unit,
+        mean=found.mean * unit,
+        covariance=found.covariance * unit**2,
+        log_evidence=found.log_evidence - shift,
+        path=found.path._replace(log_evidence=found.path.log_evidence - shift),
+    )
 
 
 class _Search:
@@ -164,7 +203,7 @@ class _Search:
             raise ValueError("target is zero everywhere: its noise has no scale; give `noise`")
         self.noise_is_free = noise is None
         self.stage = HELD if noise is None else HELD + 1
-        self.least = (LEAST_NOISE * scale) ** 2
+        self.least = least_noise(self.target) ** 2
         if noise is None:
             noise = start_noise
         if noise is None:
@@ -285,7 +324,7 @@ class _Search:
         promise = np.where(usable, Q**2, 0.0) / np.where(usable, S, 1.0)
         outside = np.setdiff1d(np.flatnonzero(promise > 1.0), self.pool)
         S, Q, (low, high) = S[outside], Q[outside], self.bounds
-        alpha = np.maximum(S**2 / (Q**2 - S), low)
+        alpha = np.maximum(S * (S / (Q**2 - S)), low)
         gain = 0.5 * (Q**2 / (alpha + S) - np.log1p(S / alpha))
         if not np.any(gain[alpha <= high] > tolerance):
             return True
@@ -420,11 +459,9 @@ class _Search:
         information = beta * self.inner * np.outer(scale, scale)
         information[np.diag_indices(k)] += alpha * scale**2
         factor, failed = dpotrf(information, lower=1) if k else (information, 0)
-        if failed:
-            raise ValueError(
-                f"the {k} active columns are linearly dependent beyond rounding at noise "
-                f"{beta**-0.5:.3g}; start with fewer, or give a larger `noise`"
-            )
+        if failed:  # by rounding: a sum of squares is definite, and its root shows it
+            root = math.sqrt(beta) * state.columns[active].T
+            factor = factor_by_qr(np.vstack([root, np.diag(np.sqrt(alpha))]) * scale)
         half = (dtrtri(factor, lower=1)[0] if k else factor) * scale
         self.half = half  # Sigma = half'half
         moments = self.moments[self.pool]

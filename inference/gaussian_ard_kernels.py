@@ -77,7 +77,7 @@ def best_of(s, q, low, high):  # type: ignore[no-untyped-def]
     relevance = q * q - s
     if relevance <= 0.0:
         return math.inf
-    alpha = max(s * s / relevance, low)
+    alpha = max(s * (s / relevance), low)  # s² alone may overflow
     return alpha if alpha <= high else math.inf
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ardvark.inference.affine import depends
 from ardvark.inference.approximation import GaussianFit
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.gaussian import SiteModel, least_noise
 from ardvark.inference.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sequential_ard import ArdResult, ArdStep, Mask
@@ -23,6 +23,7 @@ from ardvark.inference.sites import Array, GaussianSites
 __all__ = ["Noise", "ard_path", "noise_of", "search"]
 
 _FORMS = {"sd": 1.0, "variance": 2.0, "precision": -2.0}  # θ = sd ** power
+_NOTHING = 1e-14  # of the noise's sd: a mean this near to zero was read off as zero
 
 
 class Noise(NamedTuple):
@@ -40,6 +41,11 @@ class Noise(NamedTuple):
         """The noise at these hyperparameters."""
         return self.fixed_sd if self.name is None else float(theta[self.name]) ** (1 / self.power)
 
+    @property
+    def least(self) -> Array:
+        """The hyperparameter where the noise has its least sd."""
+        return np.array(least_noise(self.target) ** self.power)
+
 
 def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
     """How the graph holds its noise, or None if its sites are not Gaussian with one noise."""
@@ -50,14 +56,15 @@ def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
     if sd is None or len(names) > 1 or latent.prior(start)[0].any():
         return None
     assert isinstance(sites, GaussianSites)
+    target = np.where(np.abs(sites.mean) > _NOTHING * sd, sites.mean, 0.0)
     if not names:
-        return Noise(None, 1.0, sd, sites.mean)
+        return Noise(None, 1.0, sd, target)
     [name] = names
     for power in _FORMS.values():
         if all(
             _is_power(latent, {**start, name: start[name] * f}, name, power) for f in (0.7, 1.3)
         ):
-            return Noise(name, power, sd, sites.mean)
+            return Noise(name, power, sd, target)
     return None
 
 

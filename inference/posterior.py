@@ -16,17 +16,19 @@ Two routes give the same posterior; the cheaper one is taken, and K is never inv
 | Matheron's rule, Wilson et al. 2020 (9)    | FunctionPosterior.draws             |
 
 Sites may have negative precisions as long as the posterior precision is positive definite;
-`numpy.linalg.LinAlgError` says when it is not.
+`numpy.linalg.LinAlgError` says when it is not. Without negative precisions it always is: where
+rounding hides that from Cholesky, QR of the root of the matrix finds the same factor.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
-from ardvark.inference.gaussian import Prior, SiteModel, symmetric_factor
+from ardvark.inference.gaussian import Prior, SiteModel, factor_by_qr, symmetric_factor
 from ardvark.inference.sites import Array
 
 __all__ = ["SPACES", "FunctionPosterior", "Posterior", "condition"]
@@ -36,6 +38,12 @@ INDEFINITE = (
     "the posterior precision is not positive definite: the sites' negative precisions outweigh "
     "prior and data. Start nearer to a mode, use a tighter prior, or a log-concave likelihood."
 )
+OVERFLOW = (
+    "the posterior precision has entries that are not finite: prior variance times squared inputs "
+    "times the precision of the sites leaves the range of double precision. Standardise inputs and "
+    "target (ardvark.standardise), or look for a noise or a prior precision near zero."
+)
+RESOLUTION = float(np.finfo(float).eps)  # a difference smaller than this share is rounding
 
 
 def condition(
@@ -208,10 +216,11 @@ class WeightPosterior(Posterior):
     """Through the k x k precision M = I + X'TX of the whitened weights."""
 
     def _factorise(self) -> None:
-        white = self.prior.white_projection
-        precision = (white.T * self.site_precision) @ white
+        white, tau = self.prior.white_projection, self.site_precision
+        precision = (white.T * tau) @ white
         precision.flat[:: len(precision) + 1] += 1.0
-        self._lower = checked_cholesky(precision)
+        signed = bool(np.any(tau < 0))
+        self._lower = checked_cholesky(precision, None if signed else lambda: _rooted(tau, white))
         self.half_log_det = float(np.log(self._lower.diagonal()).sum())
 
     def _mean_shift(self) -> Array:
@@ -265,7 +274,9 @@ class FunctionPosterior(Posterior):
         self._scale = np.sqrt(self.site_precision)
         matrix = self._scale[:, None] * self.prior.eta_covariance * self._scale
         matrix[np.diag_indices_from(matrix)] += 1.0
-        self._lower = checked_cholesky(matrix)  # RW06 (3.26)
+        self._lower = checked_cholesky(  # RW06 (3.26)
+            matrix, lambda: _rooted(self.site_precision, self.prior.white_projection).T
+        )
         self.half_log_det = float(np.log(np.diag(self._lower)).sum())
 
     def _mean_shift(self) -> Array:
@@ -294,10 +305,10 @@ class FunctionPosterior(Posterior):
 
     def _variance_along(self, projection: Array) -> Array:
         prior_part = np.sum(self.prior.spread(projection) * projection, axis=1)
-        return prior_part - np.sum((projection @ self._half_cross.T) ** 2, axis=1)
+        return _left(prior_part, np.sum((projection @ self._half_cross.T) ** 2, axis=1))
 
     def _marginal_variance(self) -> Array:
-        return _prior_variance(self.prior) - np.sum(self._half_cross**2, axis=0)
+        return _left(_prior_variance(self.prior), np.sum(self._half_cross**2, axis=0))
 
     def _information_times(self, projection: Array) -> Array:
         scaled = self._scale[:, None] * projection
@@ -314,7 +325,7 @@ class FunctionPosterior(Posterior):
         tau, before = self.site_precision, np.diag(self.prior.eta_covariance)
         inverse = solve_triangular(self._lower, np.eye(len(tau)), lower=True)
         taken = (inverse * self._scale) @ self.prior.eta_covariance
-        direct = before - np.sum(taken**2, axis=0)
+        direct = _left(before, np.sum(taken**2, axis=0))
         strong = tau * before > 1.0
         diagonal = np.sum(inverse**2, axis=0)
         return np.where(strong, (1.0 - diagonal) / np.where(strong, tau, 1.0), direct)
@@ -385,13 +396,29 @@ def _prior_variance(prior: Prior) -> Array:
     return np.diag(prior.model.covariance)
 
 
-def checked_cholesky(matrix: Array) -> Array:
-    """Lower Cholesky factor, or a LinAlgError that says what is wrong."""
+def _left(variance: Array, taken: Array) -> Array:
+    """What the data leave of a variance: never less than the rounding of the difference."""
+    return np.maximum(variance - taken, RESOLUTION * variance)
+
+
+def _rooted(site_precision: Array, white: Array) -> Array:
+    """T^1/2 X, whose square plus one is the matrix to factorise."""
+    return np.asarray(np.sqrt(site_precision)[:, None] * white)
+
+
+def checked_cholesky(matrix: Array, root: Callable[[], Array] | None = None) -> Array:
+    """Lower Cholesky factor, or a LinAlgError that says what is wrong.
+
+    With `root` the matrix is I + root'root, definite whatever Cholesky makes of its rounded
+    entries, and its factor is then taken from a QR decomposition of (root, I).
+    """
     if not np.isfinite(matrix).all():
-        raise np.linalg.LinAlgError("the posterior precision has entries that are not finite")
+        raise np.linalg.LinAlgError(OVERFLOW)
     if not matrix.size:
         return matrix
     lower, failed = dpotrf(matrix, lower=1, clean=1)
-    if failed:
+    if not failed:
+        return np.asarray(lower)
+    if root is None:
         raise np.linalg.LinAlgError(INDEFINITE)
-    return np.asarray(lower)
+    return factor_by_qr(np.vstack([root(), np.eye(len(matrix))]))

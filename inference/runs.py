@@ -15,6 +15,7 @@ import xarray as xr
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.compile import quick
 from ardvark.inference.forms import stored_names
+from ardvark.inference.gaussian import least_noise
 from ardvark.inference.graph import read_model
 from ardvark.inference.hyper import Fixed, Sampled, fixed_values, settle
 from ardvark.inference.latent import LatentGaussian
@@ -42,7 +43,7 @@ __all__ = [
     "row_dataset",
 ]
 
-_PERFECT = 1e-3  # residual, relative to the target: less is no noise at all
+_PERFECT = 1e-3  # residual, relative to the target's sd: less is no noise at all
 _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
 
 type Answer = tuple[dict[str, Any], dict[str, Any]]  # groups of the tree, facts for its root
@@ -115,14 +116,18 @@ def _caution(latent: LatentGaussian, settled: Settled) -> str:
     assert prior.variance is not None
     if isinstance(settled.model.sites, GaussianSites):
         rows, weights = prior.projection.shape
-        fit = settled.fit.posterior.eta_mean - settled.model.sites.mean
-        left = np.sqrt(np.mean(fit**2) / np.mean(settled.model.sites.mean**2))
-        if left > _PERFECT:
+        target = settled.model.sites.mean
+        residual = np.sqrt(np.mean((settled.fit.posterior.eta_mean - target) ** 2))
+        least = least_noise(target)
+        at_bound = float(np.max(settled.model.sites.precision)) ** -0.5 <= 1.001 * least
+        if residual > _PERFECT * target.std() and not at_bound:
             return ""
+        bound = f" (it is at its bound, {least:.2g}: centre the target if that is much)"
         return (
             f"the search has explained {rows} targets by {weights} weights with a residual of "
-            f"{left:.1g} of their size: nothing is left for noise, and the evidence has no maximum "
-            f"worth the name. Fix the noise, or use NUTS."
+            f"{residual:.1g}, where they have a size of {np.abs(target).max():.1g}: nothing is "
+            f"left for noise{bound if at_bound else ''}, and the evidence has no maximum worth the "
+            f"name. Fix the noise, or use NUTS."
         )
     spread = np.sqrt(prior.variance) * prior.projection.std(axis=0)  # prior sd of eta, by weight
     if not spread.size or spread.max() <= _WIDEST:

@@ -20,7 +20,8 @@ at every step, so one that was deleted too early (a bias, say) comes back.
 | section 3.4, steps 1 and 2                  | `sequential_ard`                                 |
 
 What a step maximises is the evidence under *fixed* sites: for Gaussian sites that is the evidence
-and it never falls; for others it has the same gradient in EP, and the record of the path tells.
+and it never falls; for others it has the same gradient in EP, and the record of the path tells. In
+Laplace it has not, since the mode moves: with `rule` the true gradient is followed to the end.
 A path that comes back to where it was goes on with shorter steps, accepted by the evidence itself.
 On separable data the precisions would drift to zero without end: hence the lower bound.
 """
@@ -32,7 +33,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ardvark.inference.approximation import GaussianFit
+from ardvark.inference.approximation import Approximation, GaussianFit
+from ardvark.inference.ard_gradient import climb, moving_pull
 from ardvark.inference.ard_kernels import best_precisions
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sites import Array, GaussianSites
@@ -112,6 +114,7 @@ def sequential_ard(
     tolerance: float = 1e-6,
     max_steps: int = 1000,
     bounds: tuple[float, float] | None = None,
+    rule: Approximation | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> ArdResult:
     """Maximise the evidence over the precisions of `optimised` weights, one at a time.
@@ -136,6 +139,10 @@ def sequential_ard(
     bounds
         Least and largest precision; beyond the largest a weight is deleted. None: `BOUNDS` in
         units of the data (`precision_bounds`), so that nothing depends on units.
+    rule
+        The approximation with its gradient. With it the steps follow the true slope of the
+        evidence, each is accepted by the evidence itself, and the end is stationary in all
+        precisions together (`ard_gradient.py`); without, sites are taken as fixed.
     tick
         Told of each step.
     """
@@ -148,11 +155,24 @@ def sequential_ard(
             f"Look for rows that the likelihood calls impossible."
         )
     path = [ArdStep.at("start", -1, 0.0, precision, fit)]
-    promises = _Promises(model, free, precision_bounds(model, bounds), tolerance)
-    seen, careful = {_state(precision)}, False
+    limits = precision_bounds(model, bounds)
+    promises = _Promises(model, free, limits, tolerance, rule)
+    seen, careful = {_state(precision)}, rule is not None
+    idle = False  # a climb has gained nothing since the last step
     while True:
         weight, wanted, gain = promises.largest(precision, fit)
         settled = gain <= tolerance
+        # One that is in is re-estimated together with all others, once it is known who is in.
+        together = settled or (np.isfinite(wanted) and np.isfinite(precision[weight]))
+        if rule is not None and together and not idle and len(path) <= max_steps:
+            there = climb(replace(model, precision=precision), rule, free, limits, max_steps, tick)
+            found = _refit(replace(model, precision=there), approximate, fit)
+            risen = found.log_evidence - fit.log_evidence
+            idle = risen <= tolerance
+            if risen >= 0.0 and there is not precision:
+                precision, fit = there, found
+                path.append(ArdStep.at("re-estimate", -1, risen, precision, fit))
+            continue
         if settled or len(path) > max_steps:
             return ArdResult(precision, fit, path, bool(settled and fit.converged))
         tries = _tries(float(precision[weight]), wanted)
@@ -168,6 +188,7 @@ def sequential_ard(
         if action != "re-estimate":
             promises.rival = None
         precision, fit = moved
+        idle = False
         path.append(ArdStep.at(action, weight, gain, precision, fit))
         if tick is not None:
             tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
@@ -199,22 +220,30 @@ class _Promises:
     """
 
     def __init__(
-        self, model: SiteModel, free: Mask, bounds: tuple[Array, Array], tolerance: float
+        self,
+        model: SiteModel,
+        free: Mask,
+        bounds: tuple[Array, Array],
+        tolerance: float,
+        rule: Approximation | None = None,
     ) -> None:
         self.model, self.free, self.bounds, self.tolerance = model, free, bounds, tolerance
+        self.rule = rule
         self.squares = np.square(model.projection)
         self.blocked = np.zeros_like(free)  # a gain that no step keeps, until another weight moves
         self.rival: float | None = None  # best promise of a weight that is out, when last seen
 
     def largest(self, precision: Array, fit: GaussianFit) -> tuple[int, float, float]:
         """Weight, the precision it should have, and the gain; the first of equals."""
-        if self.rival is not None:
+        if self.rival is not None and self.rule is None:
             on = np.flatnonzero(self.free & np.isfinite(precision))
             found = self._among(on, precision, *_inside(precision, fit, on))
             if found[2] > max(self.rival, self.tolerance):
                 return found
         everything = np.arange(precision.size)
         r, u = _statistics(self.model, self.squares, precision, fit)
+        if self.rule is not None:
+            u = moving_pull(replace(self.model, precision=precision), self.rule, fit, u)
         out = np.flatnonzero(~np.isfinite(precision))
         self.rival = self._among(out, precision, r[out], u[out])[2]
         return self._among(everything, precision, r, u)

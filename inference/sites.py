@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 RECOGNITION_GRID = np.linspace(-2.9, 3.1, 7)  # off zero, where a user's site may be special
+MOST_LOOKS = 40  # at a Gaussian site, from the grid to its own top
+BLURRED = 1e-8  # bend of three points, relative to their values: less is rounding
 RECOGNITION_TOLERANCE = 1e-6  # PyMC's own inverse probit is off by 2e-7 on the grid
 
 
@@ -266,21 +268,33 @@ def _as_trigonometric(evaluate: Callable[[Array], Array], values: Array) -> Site
     return sites if _close(ours[finite], theirs[finite], np.abs(ours[finite]) + 1e-9) else None
 
 
+@np.errstate(all="ignore")
 def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
     """Fit a parabola to three points, then again 3 sd around its own top, and check both places.
 
-    The second look keeps the digits of a narrow site far away from the grid, and tells a wide
-    Student-t or a straight line from a parabola.
+    Each look from its own top keeps the digits of a narrow site far away from the grid, and tells a
+    wide Student-t or a straight line from a parabola. Where three points lie so close that their
+    bend is rounding (a target in the millions), they are drawn apart first.
     """
-    mean, reach, three = grid[3], grid[6] - grid[3], values[[0, 3, 6]]
-    for _ in range(3):
-        precision = -(three[0] - 2 * three[1] + three[2]) / reach**2
-        if not np.all(precision > 0):
+    mean, reach, three = grid[3].copy(), grid[6] - grid[3], values[[0, 3, 6]]
+    looks = 0
+    for _ in range(MOST_LOOKS):
+        bend = -(three[0] - 2 * three[1] + three[2])
+        blurred = np.abs(bend) < BLURRED * np.abs(three).max(axis=0)
+        if not np.all((bend > 0) | blurred):
             return None
-        shift = (three[2] - three[0]) / (2 * reach) / precision
-        top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
-        reach = 3.0 / np.sqrt(precision)
+        if blurred.any():
+            reach = np.where(blurred, 100.0 * reach, reach)
+        else:
+            precision = bend / reach**2
+            shift = (three[2] - three[0]) / (2 * reach) / precision
+            top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
+            reach, looks = 3.0 / np.sqrt(precision), looks + 1
         three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
+        if looks >= 3 and not blurred.any() and np.all(np.abs(shift) <= 1e-4 * reach):
+            break
+    else:
+        return None
     sites = GaussianSites(mean, precision, top)
     around = mean + reach * np.array([-3.0, -1.0, -0.3, 0.3, 1.0, 3.0])[:, None]
     on_grid = _close(sites.log(grid), values, np.ptp(values, axis=0) + np.abs(values))

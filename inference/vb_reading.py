@@ -18,9 +18,10 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 
-from ardvark.errors import UnsupportedPair
+from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.affine import depends
 from ardvark.inference.compile import compile_graph
+from ardvark.inference.gaussian import least_noise
 from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.sites import (
     Array,
@@ -43,6 +44,8 @@ from ardvark.inference.vb_rows import (
 
 __all__ = ["NoiseReading", "Roles", "fixed_plan", "log_prior", "read_roles", "rows_of"]
 
+_CONSTANT = 1e-12  # sd of a target, relative to its size: less is rounding
+_NOTHING = 1e-14  # of the noise's sd: a mean this near to zero was read off as zero
 _INSTEAD = "Use EP(), Laplace() or NUTS(), or fix it: VB(hyper=Fixed({...}))"
 # sd of the noise -> value of the hyperparameter, and log of its derivative
 _SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
@@ -125,12 +128,23 @@ def rows_of(sites: Sites, roles: Roles, latent: LatentGaussian) -> Rows:
         constant = sites.log_scale - 0.5 * sites.precision * sites.mean**2
         return FixedRows(Parabola(constant, sites.precision * sites.mean, sites.precision))
     target = sites.mean
-    squares = float(np.sum((target - np.mean(target)) ** 2)) or 1.0
+    if np.all(np.abs(target) <= _NOTHING / np.sqrt(sites.precision)):
+        raise InputError(
+            "vb: the target is zero everywhere: its noise has no scale. Fix it (noise=...)."
+        )
+    size = float(target @ target)
+    squares = float(np.sum((target - np.mean(target)) ** 2))
+    if squares <= _CONSTANT**2 * size:
+        squares = size
     value_of, log_slope = _SCALES[roles.noise.kind]
     of_value = log_prior(latent, roles.noise.name)
     scale = float(np.sqrt(squares / len(target)))
     noise = FreeNoise.around(
-        lambda s: of_value(value_of(s)) + log_slope(s), scale, len(target), squares
+        lambda s: of_value(value_of(s)) + log_slope(s),
+        scale,
+        len(target),
+        squares,
+        least_noise(target),
     )
     return GaussianRows(target, noise)
 

@@ -238,12 +238,17 @@ class FreeNoise:
 
     @staticmethod
     def around(
-        log_prior: Callable[[Array], Array], scale: float, rows: int, squares: float
+        log_prior: Callable[[Array], Array],
+        scale: float,
+        rows: int,
+        squares: float,
+        least: float = 0.0,
     ) -> "FreeNoise":
-        """Nodes from a millionth to ten thousand times `scale`."""
+        """Nodes from a millionth to ten thousand times `scale`, none below `least`."""
         step = 0.7 / np.sqrt(2.0 * max(rows, 2))  # q(log sigma) has sd near 1/sqrt(2 N)
         centre = np.log(scale)
-        nodes = np.arange(centre - 14.0, centre + 9.2, step)
+        lowest = max(centre - 14.0, np.log(max(least, 1e-300)))
+        nodes = np.arange(lowest, max(centre, lowest) + 9.2, step)
         return FreeNoise(log_prior, nodes, rows, squares)
 
     @cached_property

@@ -79,8 +79,9 @@ def _caution(roles: Roles, ended: _Ended) -> str:
     if roles.noise is None or not _noise(ended).at_the_edge:
         return ""
     return (
-        "the weights explain the targets to a millionth of their size: nothing is left for noise, "
-        "and the bound has no maximum worth the name. Fix the noise."
+        f"the weights explain the targets: nothing is left for noise (it is at its bound, "
+        f"{np.exp(_noise(ended).nodes[0]):.2g}: centre the target if that is much), and the ELBO "
+        f"has no maximum worth the name. Fix the noise."
     )
 
 

@@ -14,8 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ardvark.errors import InputError
-from ardvark.models.inputs import Inputs, as_inputs
-from ardvark.models.tables import Array, as_array, as_numeric, is_number, listed, warn
+from ardvark.models import inputs as tables
+from ardvark.models.inputs import Inputs
+from ardvark.models.tables import (
+    Array,
+    as_array,
+    as_numeric,
+    is_extreme,
+    is_number,
+    listed,
+    refuse_extreme_scales,
+    warn,
+)
 
 __all__ = [
     "as_binary",
@@ -38,9 +48,19 @@ __all__ = [
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
 
-LARGEST_SCALE = 1e150  # of a target: the square of a larger one is no finite number
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
+FAR_FROM_ONE = 1e7  # a scale of inputs for which no default prior is meant, either way
 LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
+
+
+# --- inputs ----------------------------------------------------------------------------------
+
+
+def as_inputs(X: Any, *, argument: str = "X") -> Inputs:
+    """Check a table of numbers and copy it, refusing scales that double precision cannot square."""
+    inputs = tables.as_inputs(X, argument=argument)
+    refuse_extreme_scales(np.asarray(inputs), inputs.feature_names, argument)
+    return inputs
 
 
 # --- targets ---------------------------------------------------------------------------------
@@ -117,18 +137,22 @@ def as_target(t: Any, n_rows: int, *, argument: str = "t") -> Array:
             f"{argument} has {value} at row {row} ({_count(bad)} not finite). Remove the row: "
             f"Ardvark does not impute."
         )
+    size = np.abs(target).max()
+    if is_extreme(size):
+        raise InputError(
+            f"{argument} has a size of {size:.3g}: powers and sums of such numbers leave double "
+            f"precision. Change its unit."
+        )
     return target
 
 
-def target_scale(t: Array, *, argument: str = "t") -> float:
-    """Give the unit of a target, in which priors are measured: its sd, or its size if constant."""
-    size = float(np.abs(t).max())
-    if size > 0 and not 1 / LARGEST_SCALE < size < LARGEST_SCALE:
-        raise InputError(
-            f"{argument} is as large as {size:.3g}, whose square is no number that computers hold: "
-            f"give it in other units."
-        )
-    return float(t.std()) if np.ptp(t) > 0 else size or 1.0
+def target_scale(t: Array) -> float:
+    """Give the unit of a target, in which priors are measured.
+
+    Its sd, or its size where it is constant but for rounding.
+    """
+    sd, size = float(t.std()), float(np.abs(t).max())
+    return sd if sd > 1e-12 * size else size or 1.0
 
 
 def _as_column(t: Any, n_rows: int, argument: str, expected: str) -> npt.NDArray[Any]:
@@ -315,12 +339,16 @@ def warn_about_columns(X: Inputs) -> None:
         warn(f"X has duplicate columns, whose weights share one effect: {listed(pairs)}.")
     if not varies.any():
         return
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        scales = values[:, varies].std(axis=0)
-        low, high = np.argmin(scales), np.argmax(scales)
-        wild = scales[high] > WILD_SCALES * scales[low]
-    if wild:
-        kept = np.flatnonzero(varies)
+    scales, kept = values[:, varies].std(axis=0), np.flatnonzero(varies)
+    low, high = np.argmin(scales), np.argmax(scales)
+    far = [c for c in (low, high) if not 1 / FAR_FROM_ONE <= scales[c] <= FAR_FROM_ONE]
+    if far:
+        warn(
+            f"X has a column far from unit scale: sd {scales[far[0]]:.3g} of "
+            f"{names[kept[far[0]]]!r}. Default priors and kernels say nothing useful there (only "
+            f"Evidence() is free of units): see ardvark.standardise."
+        )
+    elif scales[high] > WILD_SCALES * scales[low]:
         warn(
             f"X has columns on very different scales: sd {scales[low]:.3g} of "
             f"{names[kept[low]]!r}, sd {scales[high]:.3g} of {names[kept[high]]!r}. One prior for "

@@ -22,6 +22,7 @@ from ardvark.models.tables import (
     frame_values,
     listed,
     refuse_control_characters,
+    refuse_huge_values,
     refuse_non_finite_table,
     refuse_other_columns,
     refuse_other_than_table,
@@ -184,11 +185,20 @@ def standardise(data: Any, *, rows: Any = None) -> Any:
     if constant.any():
         names = [name for name, flat in zip(X.feature_names, constant, strict=True) if flat]
         warn(f"X has constant columns, they are centred but not scaled: {listed(names)}.")
+    unit = _units(used)
     scaling = Scaling(
-        np.where(constant, used[0], used.mean(axis=0)), np.where(constant, 1.0, used.std(axis=0))
+        np.where(constant, used[0], (used / unit).mean(axis=0) * unit),
+        np.where(constant, 1.0, (used / unit).std(axis=0) * unit),
     )
     combined = scaling if X.scaling is None else X.scaling.then(scaling)
     return Inputs(scaling.apply(X), X.feature_names, combined)
+
+
+def _units(values: Array) -> Array:
+    """A power of two near the size of columns whose squares leave double precision, else 1."""
+    size = np.abs(values).max(axis=0)
+    extreme = (size > 1e100) | ((size > 0) & (size < 1e-100))
+    return np.where(extreme, np.exp2(np.frexp(size)[1].clip(-1020, 1020)), 1.0)
 
 
 def scaled_like(X_new: Any, scaling: Scaling | None, feature_names: Sequence[str]) -> Array:
@@ -200,7 +210,9 @@ def scaled_like(X_new: Any, scaling: Scaling | None, feature_names: Sequence[str
     X = as_inputs(X_new, argument="X_new")
     refuse_other_columns(X.feature_names, tuple(feature_names))
     if X.scaling is None:
-        return np.array(X) if scaling is None else scaling.apply(X)
+        rows = np.array(X) if scaling is None else scaling.apply(X)
+        refuse_huge_values(rows, tuple(feature_names), "X_new")
+        return rows
     if not X.scaling.same_as(scaling):
         model = "raw inputs" if scaling is None else "inputs standardised with other statistics"
         raise InputError(

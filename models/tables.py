@@ -22,9 +22,12 @@ __all__ = [
     "as_numeric",
     "default_names",
     "frame_values",
+    "is_extreme",
     "is_number",
     "listed",
     "refuse_control_characters",
+    "refuse_extreme_scales",
+    "refuse_huge_values",
     "refuse_non_finite_table",
     "refuse_other_columns",
     "refuse_other_than_table",
@@ -35,6 +38,8 @@ __all__ = [
 
 type Array = npt.NDArray[np.float64]
 
+EXTREME = 1e60  # beyond it, either way, fourth powers summed over rows leave double precision
+_CHANGE_UNIT = "Change its unit, or use ardvark.standardise."
 PACKAGE_FOLDER = os.path.dirname(__file__)
 BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # turn text around
 
@@ -268,6 +273,34 @@ def refuse_non_finite_table(values: Array, names: tuple[str, ...], argument: str
         f"{'s' if np.count_nonzero(same) > 1 else ''}). Remove or impute the row: Ardvark does "
         f"not impute."
     )
+
+
+def is_extreme(size: Any) -> Any:
+    """Tell sizes whose powers, summed over rows, leave double precision."""
+    return (size > EXTREME) | ((size > 0) & (size < 1 / EXTREME))
+
+
+def refuse_extreme_scales(values: Array, names: tuple[str, ...], argument: str) -> None:
+    """Refuse columns so large or so small that their powers overflow or vanish."""
+    sizes = np.abs(values).max(axis=0)
+    small = np.flatnonzero((sizes > 0) & (sizes < 1 / EXTREME))
+    if small.size:
+        raise InputError(
+            f"{argument} has a column {names[small[0]]!r} of size {sizes[small[0]]:.3g}: its "
+            f"powers leave double precision. {_CHANGE_UNIT}"
+        )
+    refuse_huge_values(values, names, argument)
+
+
+def refuse_huge_values(values: Array, names: tuple[str, ...], argument: str) -> None:
+    """Refuse values whose powers, summed over rows, overflow; new rows may well be small."""
+    bad = np.argwhere(np.abs(values) > EXTREME)
+    if bad.size:
+        row, column = bad[0]
+        raise InputError(
+            f"{argument} has {values[row, column]:.3g} at row {row}, column {names[column]!r}: "
+            f"powers and sums of such numbers leave double precision. {_CHANGE_UNIT}"
+        )
 
 
 def refuse_other_columns(names: tuple[str, ...], expected: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from ardvark.inference.methods import METHODS
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 4))
 W = np.array([1.5, -1.0, 0.0, 0.0])
-LABEL = (X @ W + 0.5 * RNG.normal(size=40) > 0).astype(int)
+LABEL = (X @ W + 1.5 * RNG.normal(size=40) > 0).astype(int)  # not separable
 TARGET = X @ W + 0.3 * RNG.normal(size=40)
 ALPHA = np.array([2.0, 0.5, 3.0, 1.0, 0.7])  # product is not 1: a lost determinant would show
 

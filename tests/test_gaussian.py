@@ -204,6 +204,33 @@ def test_strong_sites_keep_the_digits_of_their_variance():
     np.testing.assert_allclose(weights.eta_variance, 1e-10, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("rows", "weights"), [(8, 30), (30, 8)])
+@pytest.mark.parametrize("space", ["weights", "functions"])
+def test_what_is_definite_is_factorised_however_it_rounds(rows, weights, space):
+    """Equal columns and rows under sites of 1e17: I + X'TX rounds to a singular matrix.
+
+    It was called indefinite, for negative precisions, or not, as the BLAS rounded. All weights
+    and rows are alike, so the answer is that of one weight with the sum of the prior variances.
+    """
+    tau = 1e17 / 3.0
+    column = np.full((rows, weights), 0.7)
+    sites = GaussianSites(np.ones(rows), np.full(rows, tau), np.zeros(rows))
+    model = SiteModel(np.zeros(weights), column, np.zeros(rows), sites, np.ones(weights))
+    posterior = condition(model, np.full(rows, tau), np.full(rows, tau), space)
+    told = rows * tau * weights * 0.49
+    np.testing.assert_allclose(posterior.half_log_det, 0.5 * np.log1p(told), rtol=1e-2)
+    np.testing.assert_allclose(posterior.eta_mean, 1.0, rtol=1e-6)
+    assert np.all(posterior.marginal_variance > 0)
+    assert np.all(posterior.marginal_variance <= 1.0)
+
+
+def test_a_precision_beyond_all_numbers_names_its_cause():
+    model = make_model(6, 3)
+    with pytest.raises(np.linalg.LinAlgError, match=r"leaves the range.*standardise"):
+        with np.errstate(over="ignore"):
+            condition(model, np.full(6, 1e308), np.zeros(6))
+
+
 def test_bad_models_are_refused():
     model = make_model(4, 3)
     good = (model.mean, model.projection, model.offset, model.sites)

@@ -153,6 +153,47 @@ def test_regression_settles_precisions_and_noise_together():
     assert settled.theta["sigma"] == pytest.approx(0.3, rel=0.5)
 
 
+def one_weight(seed, own_precision):
+    """The same model with the precision of its weight, or with a scale in its predictor."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=20)
+    label = (x + rng.logistic(size=20) > 0).astype(int)
+    with pm.Model() as model:
+        if own_precision:
+            alpha = pm.Gamma("alpha", 2.0, 1.0, shape=1)
+            eta = x * pm.Normal("w", 0.0, tau=alpha, shape=1)[0]
+        else:
+            eta = pm.HalfNormal("scale", 1.0) * x * pm.Normal("w", 0.0, 1.0)
+        pm.Bernoulli("t", logit_p=pm.Deterministic("eta", eta), observed=label)
+    return model
+
+
+@pytest.mark.parametrize("seed", [0, 4, 8])
+def test_a_precision_and_a_scale_end_at_the_same_evidence(seed):
+    """Precisions went by steps that take sites as fixed: 2.34 for 1.81 on such data, converged."""
+    steps = settle(read_model(one_weight(seed, True)), Laplace(), Evidence(), quiet)
+    ascent = settle(read_model(one_weight(seed, False)), Laplace(), Evidence(), quiet)
+    assert steps.converged and ascent.converged
+    assert steps.fit.log_evidence == pytest.approx(ascent.fit.log_evidence, abs=1e-6)
+    assert steps.theta["alpha"].item() == pytest.approx(ascent.theta["scale"] ** -2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["sequential", "mackay", "em"])
+def test_precisions_and_the_rest_end_stationary(algorithm):
+    """Every algorithm; a kernel width is searched for in turns with them."""
+    rows = RNG.normal(size=(40, 2))
+    label = (np.hypot(*rows.T) + 0.3 * RNG.normal(size=40) > 1.1).astype(int)
+    width = None if algorithm == "sequential" else 1.0
+    latent = read_model(av.models.rvm_classification(rows, label, kernel=av.RBF(width=width)))
+    method = Laplace()
+    settled = settle(latent, method, Evidence(algorithm=algorithm), quiet)
+    assert settled.converged and settled.path is not None
+    np.testing.assert_array_equal(settled.path.path[-1].precision, settled.path.precision)
+    slopes = method.evidence_gradient(settled.model, settled.fit).precision
+    on = np.isfinite(settled.model.precision)
+    assert np.abs(slopes[on] * settled.model.precision[on]).max() < 1e-3
+
+
 def test_a_start_is_taken():
     model = av.models.ard_classification(X, LABEL)
     everything = {"alpha": np.ones(3), "alpha_bias": 1.0}

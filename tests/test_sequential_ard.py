@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import optimize
 from scipy.stats import multivariate_normal
 
+from ardvark.inference.ard_gradient import log_slopes, moving_pull
 from ardvark.inference.ep import EP
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
@@ -16,6 +18,7 @@ from ardvark.inference.sites import (
     GaussianSites,
     GraphSites,
     LogitSites,
+    PoissonSites,
     ProbitSites,
 )
 
@@ -284,6 +287,89 @@ def test_lower_bound_holds_on_separable_data():
     free = sequential_ard(model, approximate)
     assert 1e-6 <= free.precision[0] < 1.0
     assert np.isfinite(free.fit.log_evidence)
+
+
+def random_problem(seed):
+    """Logit, probit and Poisson rows on a few inputs of many, correlated or not."""
+    rng = np.random.default_rng(seed)
+    rows, inputs = int(rng.integers(20, 120)), int(rng.integers(1, 25))
+    columns = rng.normal(size=(rows, inputs))
+    if seed % 2:
+        columns = columns @ rng.normal(size=(inputs, inputs)) / np.sqrt(inputs)
+    columns = np.column_stack([np.ones(rows), columns])
+    eta = columns @ np.where(rng.random(inputs + 1) < 0.3, 1.5 * rng.normal(size=inputs + 1), 0.0)
+    sign = np.where(eta + rng.logistic(size=rows) > 0, 1.0, -1.0)
+    count = rng.poisson(np.exp(np.clip(0.4 * eta, -5.0, 4.0))).astype(float)
+    sites = (LogitSites(sign), ProbitSites(sign), PoissonSites(count))[seed % 3]
+    return SiteModel(np.zeros(inputs + 1), columns, np.zeros(rows), sites, np.ones(inputs + 1))
+
+
+def slopes_at(rule, model, precision):
+    here = replace(model, precision=precision)
+    fit = rule.approximate(here)
+    return fit.log_evidence, log_slopes(here, rule, fit)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_with_the_rule_the_end_is_stationary_in_the_evidence_itself(seed):
+    """Laplace's sites move with the weights: the steps of fixed sites ended at slopes of 0.1."""
+    rule, model = Laplace(), random_problem(seed)
+    found = sequential_ard(model, rule.approximate, rule=rule)
+    assert found.converged
+    evidence, slopes = slopes_at(rule, model, found.precision)
+    assert np.abs(slopes).max(initial=0.0) < 1e-4
+    on = np.isfinite(found.precision)
+    if not on.any():
+        return
+
+    def minus_evidence(logs):
+        precision = np.full(on.size, np.inf)
+        precision[on] = np.exp(logs)
+        value, gradient = slopes_at(rule, model, precision)
+        return -value, -gradient[on]
+
+    best = optimize.minimize(minus_evidence, np.log(found.precision[on]), jac=True, method="BFGS")
+    assert -best.fun < evidence + 1e-6
+    for j in np.flatnonzero(on):  # and none of them is better out
+        without_it = np.where(np.arange(on.size) == j, np.inf, found.precision)
+        assert slopes_at(rule, model, without_it)[0] < evidence + TOLERANCE
+
+
+def test_steps_of_fixed_sites_end_elsewhere():
+    """Negative control: without the rule the end is not stationary."""
+    rule, model = Laplace(), random_problem(0)
+    found = sequential_ard(model, rule.approximate)
+    assert np.abs(slopes_at(rule, model, found.precision)[1]).max() > 1e-2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+def test_ep_needs_no_rule_to_be_stationary(seed):
+    """Its evidence does not change with its sites, so fixed sites have the true slope."""
+    rule, model = EP(), random_problem(seed)
+    found = sequential_ard(model, rule.approximate)
+    # a step gains g²/2h, h near 1/4, so steps of 1e-6 nats leave slopes of 1e-3
+    assert np.abs(slopes_at(rule, model, found.precision)[1]).max(initial=0.0) < 2e-3
+
+
+def test_true_slopes_of_weights_in_and_out():
+    """Against differences: in log alpha for weights that are in, in 1/alpha at 0 for others."""
+    rule, model = Laplace(), random_problem(0)
+    precision = np.where(np.arange(model.mean.size) % 3 == 0, 2.0, np.inf)
+    here = replace(model, precision=precision)
+    fit = rule.approximate(here)
+    r, u = _statistics(here, here.projection**2, precision, fit)
+    slopes = log_slopes(here, rule, fit)
+    for j in range(precision.size):
+        tried = [precision.copy() for _ in range(2)]
+        if np.isfinite(precision[j]):
+            tried[0][j], tried[1][j] = 2.0 * np.exp(1e-4), 2.0 * np.exp(-1e-4)
+            up, down = (slopes_at(rule, model, p)[0] for p in tried)
+            assert slopes[j] == pytest.approx((up - down) / 2e-4, abs=1e-6)
+        elif u[j] ** 2 > r[j]:  # where fixed sites want it: else the smaller of the two is taken
+            tried[0][j] = 1e6
+            rise = (slopes_at(rule, model, tried[0])[0] - fit.log_evidence) * 1e6
+            true = moving_pull(here, rule, fit, u)[j]
+            assert true == pytest.approx(min(np.sqrt(r[j] + 2 * rise), abs(u[j])), rel=1e-3)
 
 
 def test_too_few_steps_are_recorded():

@@ -324,3 +324,14 @@ def test_the_right_strangers_would_be_recognised():
     """Control: the same list's tools, without the disturbance, are found."""
     assert recognise(lambda eta: norm.logcdf(eta + 0 * SIGN)) is not None
     assert recognise(lambda eta: norm.logpdf(SIGN, eta, 1e5)) is not None
+
+
+@pytest.mark.parametrize("scale", [1e-50, 1e-20, 1.0, 1e8, 1e20, 1e50])
+def test_a_gaussian_of_any_unit_is_recognised(scale):
+    """Beyond 1e8 three points of a fixed grid differ by rounding only: the site went unnamed."""
+    target, sd = scale * np.array([-0.7, 0.0, 1.3]), scale * np.array([0.2, 1.0, 3.0])
+    found = recognise(lambda eta: -0.5 * ((eta - target) / sd) ** 2 - np.log(sd), rows=3)
+    assert isinstance(found, GaussianSites)
+    np.testing.assert_allclose(found.mean, target, atol=1e-7 * scale)
+    np.testing.assert_allclose(found.precision, sd**-2.0, rtol=1e-7)
+    np.testing.assert_allclose(found.log_scale, -np.log(sd), atol=1e-7)
