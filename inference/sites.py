@@ -276,6 +276,8 @@ def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array)
     wide Student-t or a straight line from a parabola. Where three points lie so close that their
     bend is rounding (a target in the millions), they are drawn apart first.
     """
+    if not _close(np.diff(values, 3, axis=0), 0.0, np.ptp(values, axis=0) + np.abs(values).max(0)):
+        return None  # a parabola has no third difference
     mean, reach, three = grid[3].copy(), grid[6] - grid[3], values[[0, 3, 6]]
     looks = 0
     for _ in range(MOST_LOOKS):
@@ -290,6 +292,8 @@ def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array)
             shift = (three[2] - three[0]) / (2 * reach) / precision
             top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
             reach, looks = 3.0 / np.sqrt(precision), looks + 1
+        if not np.isfinite(mean + reach).all():
+            return None
         three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
         if looks >= 3 and not blurred.any() and np.all(np.abs(shift) <= 1e-4 * reach):
             break
@@ -320,7 +324,7 @@ def _as_poisson(evaluate: Callable[[Array], Array], grid: Array, values: Array) 
     return sites
 
 
-def _close(ours: Array, theirs: Array, scale: Array | float) -> bool:
+def _close(ours: Array, theirs: Array | float, scale: Array | float) -> bool:
     return bool(np.all(np.abs(ours - theirs) <= RECOGNITION_TOLERANCE * scale))
 
 

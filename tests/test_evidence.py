@@ -49,5 +49,5 @@ def test_a_sampler_has_no_evidence(trees):
     draws = xr.DataTree.from_dict(groups)
     with pytest.raises(InputError, match="has no log evidence"):
         av.compare_evidence({"nuts": draws})
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="found none"):
         av.compare_evidence({})
