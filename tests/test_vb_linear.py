@@ -360,6 +360,7 @@ def test_the_error_of_the_means_grows_with_the_weights_for_each_row():
 
 
 @pytest.mark.validate
+@pytest.mark.filterwarnings("ignore:X has:ardvark.errors.InputWarning")  # triazines has twins
 @pytest.mark.parametrize(
     ("name", "error", "ratio"),
     [
