@@ -99,7 +99,8 @@ for shift, name, tree in ((-0.2, "all labels", jumps), (0.2, "30 % removed", hal
     axis.bar(place + shift, tree["fit"]["inclusion"].values, width=0.4, label=name)
 axis.set_xticks(place, list(wine.X.feature_names), rotation=60, ha="right")
 axis.set_ylabel("P(included)")
-axis.legend()
+axis.set_ylim(0, 1.2)  # room for the legend above the bars
+axis.legend(loc="upper center", ncols=2)
 
 # %% [markdown]
 # Rows without a label still tell where the kernels are, so little is lost.
