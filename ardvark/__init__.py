@@ -65,6 +65,7 @@ if _t.TYPE_CHECKING:
     from ardvark.inference.hyper import Predictive as Predictive
     from ardvark.inference.hyper import Sampled as Sampled
     from ardvark.inference.laplace import Laplace as Laplace
+    from ardvark.inference.mixture_runs import conditional_posterior as conditional_posterior
     from ardvark.inference.nuts import NUTS as NUTS
     from ardvark.inference.path import path_errors as path_errors
     from ardvark.inference.predict import predict as predict
@@ -120,6 +121,7 @@ _HOME: dict[str, str | None] = {  # None: the name is a module itself
     "credible_sets": "diagnostics.subsets",
     "compare_evidence": "diagnostics.evidence",
     "compare_relevance": "diagnostics.selection",
+    "conditional_posterior": "inference.mixture_runs",
     "rank_agreement": "diagnostics.rank_agreement",
     "plot_relevance": "diagnostics.relevance_plot",
     "project": "diagnostics.projection",
@@ -196,6 +198,7 @@ __all__ = [
     "compare",
     "compare_evidence",
     "compare_relevance",
+    "conditional_posterior",
     "correlated_groups",
     "credible_sets",
     "datasets",

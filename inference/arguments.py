@@ -48,7 +48,7 @@ def check_trees(trees: Any, argument: str = "trees") -> None:
             f"{argument} must be results of fit by name, {{'ep': tree}}, got {type(trees).__name__}"
         )
     if not trees:
-        raise InputError(f"{argument}: expected results of fit by name, {{'ep': tree}}, found none")
+        raise InputError(f"{argument} is empty: expected fits by name, {{'ep': tree}}, found none")
     for name, tree in trees.items():
         if not isinstance(name, str):
             raise InputError(f"{argument} must have names (str) as keys, found {name!r}")

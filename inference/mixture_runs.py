@@ -23,7 +23,7 @@ import numpy.typing as npt
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.errors import UnsupportedPair
+from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.convergence import rhat_problems
 from ardvark.inference.mixture import (
     Chain,
@@ -52,6 +52,7 @@ from ardvark.inference.runs import Answer, Run
 from ardvark.inference.sites import Array
 from ardvark.inference.tree import draws_dataset
 from ardvark.models.card import card_of
+from ardvark.models.checks import as_seed, positive_integer
 from ardvark.models.mixture import MixtureCard, MixturePrior
 from ardvark.models.subset_prior import log_subset_prior
 
@@ -180,11 +181,25 @@ def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
     return groups, facts
 
 
-def conditional_posterior(model: Any, draws: int = 40_000, seed: int = 0) -> xr.Dataset:
+def conditional_posterior(model: Any, draws: int = 40_000, random_seed: int = 0) -> xr.Dataset:
     """The posterior over all subsets under P(t | x), for few rows and inputs, without a chain.
 
-    The evidence of each subset is a mean over draws from the prior; its error is `error`.
+    Parameters
+    ----------
+    model : pm.Model
+        Of `rbf_mixture`.
+    draws : int
+        From the prior: the evidence of each subset is a mean over them.
+
+    Returns
+    -------
+    xr.Dataset
+        By subset: `included`, `probability`, its `mcse`, `log_evidence` and the `error` of that.
     """
+    if not isinstance(card_of(model) if hasattr(model, "free_RVs") else None, MixtureCard):
+        raise InputError("model must be a pm.Model of rbf_mixture")
+    positive_integer(draws, "draws")
+    seed = as_seed(random_seed) or 0
     read = read_mixture(model, "conditional_posterior", _PLAIN)
     n_inputs = len(read.z)
     if n_inputs > MOST_INPUTS:

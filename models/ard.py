@@ -17,7 +17,9 @@ A large alpha_j switches its weight off; alpha_j = inf does so exactly.
 Prior choices. `a=2`, `b=2/d`, d weights besides the bias: E[1/alpha] = b/(a - 1) = 2/d and so
 var(eta) = 2/d (1 + sum_j phi_j²), near 2 for inputs of unit scale, whatever d is: with an sd of 1.4
 a probit or a logit is neither flat nor sure (`a=b=1e-6` is the papers' flat prior).
-In a regression eta is in the units of t and `b = 2 var(t)/d`: a prior sd of 1.4 sd(t).
+In a regression eta is in the units of t and `b = 2 var(t)/d`: a prior sd of 1.4 sd(t). Of a kernel
+or another basis d is not the number of its functions but sum_j mean_n phi_j(x_n)²: a narrow kernel
+reaches few rows, and each row few kernels.
 `sigma ~ HalfNormal(sd of t)`: as ready to call all of t noise as none of it. So the default fit
 follows the units of t: c t has c times the weights and the noise, and nothing else changes. (A
 constant t has no sd, its size stands for it, and 1 for a t of zeros. New values given by
@@ -49,7 +51,7 @@ from ardvark.models.checks import (
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.kernels import Basis, Design, Scale, expand
+from ardvark.models.kernels import Basis, Design, Scale, basis_size, expand
 from ardvark.models.likelihoods import LINKS
 
 __all__ = ["ard_classification", "ard_regression"]
@@ -112,7 +114,8 @@ def ard_regression(
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
     a, b : float
         Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/d, which follows the units of
-        t: eta has a prior sd near 1.4 sd(t) for inputs of unit scale.
+        t: eta has a prior sd near 1.4 sd(t) for inputs of unit scale, and for any other basis (d
+        is then the sum of its mean squares).
     basis, bias, alpha
         As in `ard_classification`.
     """
@@ -194,7 +197,8 @@ def regression_graph(
         return model
 
     card = card_for(builder, "regression", inputs, design, None)
-    return with_precisions(build, card, design, weights, spread=float(spread))
+    rate = 2 * float(spread) ** 2 / basis_size(design)
+    return with_precisions(build, card, design, weights, default_rate=rate)
 
 
 def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:
@@ -310,15 +314,16 @@ def with_precisions(
     design: Design,
     weights: Weights,
     split: Callable[[Any, Design, bool], dict[str, Array]] | None = None,
-    spread: float = 1.0,
+    default_rate: float | None = None,
 ) -> Any:
     """Check the precisions, build the graph with the prior they ask for, remember its card.
 
-    `split` gives the precisions of each block from what was asked; `spread` is the unit of eta.
+    `split` gives the precisions of each block from what was asked; `default_rate` is b=None.
     """
     as_flag(weights.bias, "bias")
     shape = positive(weights.a, "a")
-    rate = 2 * spread**2 / len(design.names) if weights.b is None else positive(weights.b, "b")
+    default = 2 / len(design.names) if default_rate is None else default_rate
+    rate = default if weights.b is None else positive(weights.b, "b")
     kind = one_of(weights.prior, PRIORS, "prior")
     if weights.alpha is not None:
         if kind != "ard":

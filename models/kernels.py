@@ -258,6 +258,21 @@ class Design:
     scale: Scale | None = None
 
 
+def basis_size(design: Design) -> float:
+    """Give the squares of the basis functions, summed and averaged over (at most 1000) rows.
+
+    An input counts 1, as if of unit scale; a kernel with an open scale is taken at its typical one.
+    """
+    if design.weights == "feature":
+        return float(len(design.names))
+    rows = design.values[:: -(-len(design.values) // _MOST_ROWS)]
+    scale = design.scale
+    settings = [] if scale is None else [scale.typical if scale.value is None else scale.value]
+    table = np.asarray(design.basis_functions(rows, *settings), dtype=np.float64)
+    size = float(np.square(table).sum(axis=1).mean())
+    return size if 0 < size < np.inf else float(len(design.names))
+
+
 def expand(X: Inputs, basis: Basis) -> Design:
     """Choose the design: the inputs themselves, a kernel on the training rows, or a callable."""
     values = np.array(X)

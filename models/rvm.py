@@ -68,9 +68,9 @@ def rvm_regression(
     alpha : None or one precision per weight
         None infers them; numbers fix them, the bias first, then one per row; inf = switched off.
     a, b : float
-        Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/N, which follows the units of
-        t. A kernel that is 1 at its centre and falls off gives eta a prior sd of at most
-        1.4 sd(t), less the narrower it is.
+        Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/s with s the squares of the
+        kernels, summed and averaged over the rows (at the typical width, if it is inferred): eta
+        has a prior sd near 1.4 sd(t), in any units and for any kernel.
     noise : None or float
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
     prior : "ard", "student" or "shared"

@@ -228,6 +228,6 @@ axes[1].legend()
 # %% [markdown]
 # Type-II maximum likelihood is surest where it knows least: its error bar shrinks to little more
 # than the noise. Mean-field VB averages over precisions too, but takes them as independent of the
-# weights. Averaged over all jointly by NUTS the bar widens away from the rows, as it should. But
-# it stops widening: beyond a few kernel widths no weight of a row has any say, and what is left
-# is the bias and the noise. That is the model, not the method.
+# weights. Averaged over all jointly by NUTS the bar is a third wider, and as wide far away as among
+# the rows. But it does not grow: beyond a few kernel widths no weight of a row has any say, and
+# what is left is the bias and the noise. That is the model, not the method.

@@ -53,7 +53,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
 left.scatter(*X[train].T, c=t[train], cmap="coolwarm", s=14)
 left.scatter(*X[train][support].T, s=70, facecolors="none", edgecolors="k")
 left.contour(*side, surface, levels=[0.1, 0.5, 0.9], colors="k", linestyles=["--", "-", "--"])
-left.set_title(f"{support.sum()} support vectors of {len(train)}; lines: 10, 50 and 90 %")
+left.set_title(f"{support.sum()} support vectors; lines: 10, 50, 90 %", fontsize=10)
 
 probability = av.predict(svm, tree, X[test]).values[:, 1]
 bins = np.digitize(probability, [0.05, 0.2, 0.4, 0.6, 0.8, 0.95])
@@ -62,7 +62,7 @@ said, seen, count = table.said.mean(), table.seen.mean(), table.size()
 right.errorbar(said, seen, 2 * np.sqrt(seen * (1 - seen) / count), fmt="o")
 right.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
 right.set_xlabel("probability of the second class")
-right.set_ylabel("share of it in the test rows (two standard errors)")
+right.set_ylabel("share of it in the test rows (2 se)")
 error = 100 * np.mean((probability > 0.5) != t[test])
 print(f"test error {error:.1f} % (no rule can do better than 8.9 %)")
 

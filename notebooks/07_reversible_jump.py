@@ -26,7 +26,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ardvark as av
-from ardvark.inference.mixture_runs import conditional_posterior
 
 warnings.simplefilter("ignore", av.ConvergenceWarning)  # R-hat is shown instead
 fast = os.environ.get("ARDVARK_FAST") == "1"
@@ -58,8 +57,13 @@ axis.errorbar(
 axis.set_xscale("log")
 axis.set_yscale("log")
 axis.axline((1e-3, 1e-3), (1e-1, 1e-1), lw=0.5, color="k")  # y = x, whatever the limits are
+axis.axvline(10 / chains["subsets"].attrs["sweeps"], lw=0.5, color="k", ls=":")
 axis.set_xlabel("P(subset | t), all 256 enumerated")
 axis.set_ylabel("share of sweeps")
+
+# %% [markdown]
+# Subsets that no sweep has visited have no point. To the left of the dotted line, at ten expected
+# visits, those that were visited are the lucky ones: they lie above the diagonal, as they must.
 
 # %% [markdown]
 # ## Wine: three classes, 13 inputs
@@ -95,7 +99,8 @@ for shift, name, tree in ((-0.2, "all labels", jumps), (0.2, "30 % removed", hal
     axis.bar(place + shift, tree["fit"]["inclusion"].values, width=0.4, label=name)
 axis.set_xticks(place, list(wine.X.feature_names), rotation=60, ha="right")
 axis.set_ylabel("P(included)")
-axis.legend()
+axis.set_ylim(0, 1.2)  # room for the legend above the bars
+axis.legend(loc="upper center", ncols=2)
 
 # %% [markdown]
 # Rows without a label still tell where the kernels are, so little is lost.
@@ -134,6 +139,6 @@ X[:, 1] = X[:, 0] + 0.3 * rng.normal(size=60)
 t = rng.integers(2, size=60)
 joint = av.fit(av.models.rbf_mixture(X, t, n_kernels=2), jump, **options)
 conditional = av.models.rbf_mixture(X, t, n_kernels=2, target="conditional")
-found = conditional_posterior(conditional, 2000 if fast else 20000)
+found = av.conditional_posterior(conditional, 2000 if fast else 20000)
 print("joint      ", joint["fit"]["inclusion"].values.round(2))
 print("conditional", (found.probability * found.included).sum("subset").values.round(2))

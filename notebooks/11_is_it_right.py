@@ -56,7 +56,7 @@ for axis, (name, run) in zip(axes, runs.items(), strict=True):
     axis.set_title(f"{name}: places of the weights")
 
 # %% [markdown]
-# The same as a difference of distribution functions with a simultaneous band, by ArviZ:
+# The same as a difference of distribution functions, each with a test of uniformity, by ArviZ:
 
 # %%
 az.plot_ecdf_pit(runs["ep"], group="prior_sbc", var_names=["w"])
@@ -72,7 +72,8 @@ from scipy.stats import norm
 
 faulty = runs["ep"].copy()
 places = faulty["prior_sbc"].to_dataset()
-faulty["prior_sbc"] = xr.DataTree(places.assign(w=norm.cdf(norm.ppf(places.w) / 0.8)))
+too_sure = places.w.copy(data=norm.cdf(norm.ppf(places.w) / 0.8))
+faulty["prior_sbc"] = xr.DataTree(places.assign(w=too_sure))
 first = f"w[{places.w.feature.values[0]}]"
 columns = ["uniformity_p", "coverage_90", "coverage_90_se", "calibrated"]
 pd.DataFrame(

@@ -58,6 +58,25 @@ for axis, (a, b) in zip(axes, ((2.0, 20.0), (2.0, 2.0), (0.01, 0.01)), strict=Tr
     print(f"a = {a:g}, b = {b:g}: {sure:.0%} of prior probabilities beyond 1 % or 99 %")
 
 # %% [markdown]
+# The default is a = 2 and b = 2/d for d inputs: E[1/α] = 2/d, so the predictor has a prior sd near
+# 1.4 for inputs of unit scale, however many there are. In a regression the predictor is in the
+# units of the target, and so is the default: b = 2 var(t)/d, a prior sd near 1.4 sd(t), and the
+# noise has a half-normal prior with the sd of t. Euros or cents, the fit is the same.
+
+# %%
+noise = np.random.default_rng(2).normal(size=len(X))
+price = X.to_numpy() @ [0.9, 0.0, 0.25, 0.0, 0.1, 0.0] + 0.8 * noise
+rows = {}
+for unit in (0.001, 1.0, 1000.0):
+    model = av.models.ard_regression(X, unit * price)
+    prior = pm.draw(model["eta"], 400, random_seed=1)
+    weights = av.fit(model, "vb", draws=100, random_seed=1)["fit"]["mean_vector"].values
+    middle = np.ptp(np.quantile(prior, [0.25, 0.75])) / np.std(unit * price)
+    rows[unit] = {"prior, middle half / sd(t)": middle}
+    rows[unit] |= dict(zip(["bias", *names], weights / unit, strict=True))
+pd.DataFrame(rows).T.round(3)
+
+# %% [markdown]
 # ## How much is the prior's doing?
 #
 # Power-scaling: raise the prior, then the likelihood, to a power near one and see whether the

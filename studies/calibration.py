@@ -54,7 +54,7 @@ def _cases() -> Iterator[Case]:
     linear: list[tuple[str, str, dict[str, Any]]] = [
         ("ard_classification", "probit", {"link": "probit"}),
         ("ard_classification", "logit", {"link": "logit"}),
-        ("ard_regression", "noise inferred", {}),
+        ("ard_regression", "noise inferred", {"b": 2 / INPUTS}),  # not from t: it is simulated
     ]
     for model, setting, options in linear:
         yield Case(model, setting, "ep", True, 5000, options)

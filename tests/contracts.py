@@ -229,18 +229,21 @@ def logp(model: Any, point: dict[str, Any]) -> float:
 
 def ard_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
     """log p(alpha) + log p(w | alpha) + log p(t | eta), loops and scipy only."""
-    return linear_logp(task, point, basis_by_hand(settings.get("basis"), X), t, **settings)
+    Phi = basis_by_hand(settings.get("basis"), X)
+    size = X.shape[1] if settings.get("basis") is None else np.sum(Phi**2) / len(X)
+    return linear_logp(task, point, Phi, t, size, **settings)
 
 
 def rvm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
     """The same on a kernel of the training rows, whose open scale has a log-normal prior."""
     kernel = settings.get("kernel", RBF(width=None))
     total, scale = 0.0, getattr(kernel, "width", None)
+    typical = None
     if "width" in point:
         distance = cityblock if isinstance(kernel, Laplacian) else euclidean
-        median = np.median([distance(x, c) for i, x in enumerate(X) for c in X[:i]])
+        typical = np.median([distance(x, c) for i, x in enumerate(X) for c in X[:i]])
         scale = float(point["width"])
-        total += stats.lognorm.logpdf(scale, 1, scale=median * np.exp(-1 / 2))
+        total += stats.lognorm.logpdf(scale, 1, scale=typical * np.exp(-1 / 2))
     if "input_scale" in point:
         scale = point["input_scale"]
         typical = 1 / (4 * X.shape[1] * np.var(X, axis=0))
@@ -250,13 +253,17 @@ def rvm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: An
     Phi = np.array([[kernel_by_hand(kernel, x, c, scale) for c in X] for x in X])
     if task == "multiclass":
         return total + softmax_logp(point, Phi, t, **settings)
-    return total + linear_logp(task, point, Phi, t, **({"link": "logit"} | settings))
+    at = scale if typical is None else typical
+    size = sum(kernel_by_hand(kernel, x, c, at) ** 2 for c in X for x in X) / len(X)
+    return total + linear_logp(task, point, Phi, t, size, **({"link": "logit"} | settings))
 
 
 def linear_logp(
-    task: str, point: dict[str, Any], Phi: Any, t: Any, prior: str = "ard", **settings: Any
-) -> float:
-    a, b = settings.get("a", 2.0), settings.get("b") or 2 / Phi.shape[1]
+    task: str, point: dict[str, Any], Phi: Any, t: Any, size: float, prior: str = "ard",
+    **settings: Any,
+) -> float:  # fmt: skip
+    default = 2 * np.var(t) / size if task == "regression" else 2 / Phi.shape[1]
+    a, b = settings.get("a", 2.0), settings.get("b") or default
     fixed = settings.get("alpha")
     bias = settings.get("bias", True)
     weights, total = [0.0] * (Phi.shape[1] + 1), 0.0
@@ -380,7 +387,7 @@ def svm_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, kernel: Any = 
 def subset_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings: Any) -> float:
     """log p(I) + log p(alpha) + log p(bias) + log p(w | alpha) + log p(t | I, w)."""
     d, rate, slab = X.shape[1], settings.get("expected_inputs", 1.0), settings.get("slab", 1.0)
-    a, b = settings.get("a", 2.0), settings.get("b", 1.0)
+    a, b = settings.get("a", 2.0), settings.get("b", np.var(t) if task == "regression" else 1.0)
     size = int(np.sum(point["included"]))
     total = stats.poisson.logpmf(size, rate) - stats.poisson.logcdf(d, rate) - np.log(comb(d, size))
     alpha = np.broadcast_to(1 / slab**2 if isinstance(slab, float) else point["alpha"], d)

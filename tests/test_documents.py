@@ -143,6 +143,18 @@ def test_every_cited_key_is_in_the_references():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_uses_public_names_only(path):
+    """Two imported functions of private modules."""
+    public = {"ardvark", "ardvark.models", "ardvark.sklearn", "ardvark.steps"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [node.module] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert not {m for m in modules if m and m.startswith("ardvark")} - public
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "av":
+            assert node.attr in ardvark.__all__
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_tells_and_calls_but_defines_nothing(path):
     text = path.read_text()
     tree = ast.parse(text)

@@ -127,9 +127,8 @@ def test_one_precision_for_all_kernel_weights():
     model = rvm_regression(X, TARGET, kernel=av.RBF(1.0), prior="shared")
     assert names(model.free_RVs) == ["alpha_bias", "bias", "alpha", "w", "sigma"]
     assert model["alpha"].ndim == 0
-    assert card_of(model).precisions == (
-        Precision("bias", "alpha_bias", 2.0, 2 * TARGET.var() / N),
-    )
+    rate = 2 * TARGET.var() / np.square(av.RBF(1.0)(X, X)).sum(axis=1).mean()
+    assert card_of(model).precisions == (Precision("bias", "alpha_bias", 2.0, pytest.approx(rate)),)
     assert names(card_of(model).integrated().free_RVs) == ["bias", "alpha", "w", "sigma"]
     alone = rvm_regression(X, TARGET, prior="shared", bias=False)
     assert card_of(alone).integrated is None
@@ -145,6 +144,17 @@ def test_one_precision_for_all_kernel_weights():
         noise=float(tree["fit"]["sigma"]),
     )
     assert log_evidence(same) == pytest.approx(float(tree["fit"]["log_evidence"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [av.RBF(0.3), av.RBF(width=None), av.Spline(), np.inner])
+def test_the_default_prior_has_the_sd_of_the_target_for_every_kernel(kernel):
+    """E var(eta) = 2 var(t), whatever the kernel reaches and whatever its units."""
+    model = rvm_regression(5 * X, 1000 * TARGET, kernel=kernel, bias=False)
+    with pytensor.config.change_flags(cxx=""):
+        drawn = pm.draw(model["eta"], 400, random_seed=1, mode="FAST_COMPILE")
+    # half of a N(0, 2) lies within 0.95; tails are heavier, an open width is log-normal
+    middle = np.quantile(np.abs(drawn), 0.5) / (1000 * TARGET.std())
+    assert 0.3 < middle < 1.4
 
 
 # --- the basis -------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_sums_are_those_of_the_graph_and_the_data_come_back():
     fixed = norm.logpdf(point["w"], 0, point["alpha"] ** -0.5).sum()
     fixed += norm.logpdf(point["bias"], 0, point["alpha_bias"] ** -0.5)
     with pm.Model() as priors:
-        pm.Gamma("a", 2, 2 / 3)
+        pm.Gamma("a", 2, 2 * np.var(TARGET) / 3)
         pm.HalfNormal("s", np.std(TARGET))
     log_gamma = sum(
         float(pm.logp(priors["a"], v).eval(mode="FAST_COMPILE"))
