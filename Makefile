@@ -60,5 +60,5 @@ bench: env
 	$(BIN)/python -m ardvark.studies.bench --uv $(UV) --tools $(TOOLS) $(BENCH)
 
 clean:
-	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json
+	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json report.html.fits
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

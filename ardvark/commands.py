@@ -299,6 +299,8 @@ class _Lines(io.TextIOBase):
         self.text += text
         if self.echo is not None:
             self.echo.write(text)
+            if "\n" in text:
+                self.echo.flush()
         return len(text)
 
     def flush(self) -> None:

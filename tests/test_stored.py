@@ -202,12 +202,12 @@ def test_temporaries_of_another_target_are_left_alone(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 1 MB, where the system lets one be mounted."""
+    """A disk of 2 MB, where the system lets one be mounted."""
     place = tmp_path / "disk"
     place.mkdir()
     if shutil.which("mount") is None or os.name != "posix" or os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("no small disk can be mounted here")
     yield place
@@ -221,6 +221,24 @@ def test_a_full_disk_is_told_with_path_and_remedy_and_the_retry_works(small_disk
         write_tree(example(draws=4000), path)
     assert e.value.errno == errno.ENOSPC and not list(small_disk.iterdir())
     assert read_tree(write_tree(example(draws=2), path)).equals(example(draws=2))
+
+
+def test_a_run_on_a_full_disk_keeps_what_was_stored_and_goes_on(small_disk, tmp_path, capsys):
+    from ardvark.cli import main
+
+    rng = np.random.default_rng(2)
+    rows = [f"{x:.3f},{int(x + rng.normal() > 0)}" for x in rng.normal(size=40)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *rows]))
+    command = ["fit", str(tmp_path / "a.csv"), "--out", str(small_disk / "run")]
+    assert main([*command, "--method", "ep", "--draws", "20"]) == 0
+    before = read_tree(small_disk / "run" / "ep.zarr")
+    assert main([*command, "--method", "laplace", "--draws", "8000"]) == 2
+    said = capsys.readouterr().err
+    assert "laplace.zarr: the disk is full (about" in said and "free space and run again" in said
+    names = sorted(path.name for path in (small_disk / "run").iterdir())
+    assert names == ["ep.zarr", "run.json"]
+    assert read_tree(small_disk / "run" / "ep.zarr").equals(before)
+    assert main([*command, "--method", "laplace", "--draws", "20"]) == 0
 
 
 def test_a_full_disk_is_told_wherever_it_is_met(tmp_path, monkeypatch):
