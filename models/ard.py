@@ -40,6 +40,7 @@ from ardvark.models.checks import (
     as_target,
     one_of,
     positive,
+    spread_of,
     warn_about_columns,
     warn_about_target,
 )
@@ -174,7 +175,7 @@ def regression_graph(
     target = as_target(t, len(inputs))
     design = design_of(inputs)
     sigma_fixed = None if noise is None else positive(noise, "noise")
-    spread = np.array(_spread(target))
+    spread = np.array(spread_of(target))
     if weights.alpha is None and weights.b is None:
         warn_about_target(target)
 
@@ -189,12 +190,6 @@ def regression_graph(
 
     card = card_for(builder, "regression", inputs, design, None)
     return with_precisions(build, card, design, weights)
-
-
-def _spread(target: Array) -> float:
-    """Sd of a target, or its size where it is constant but for rounding."""
-    sd, size = float(target.std()), float(np.abs(target).max())
-    return sd if sd > 1e-12 * size else size or 1.0
 
 
 def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:

@@ -40,6 +40,7 @@ __all__ = [
     "one_of",
     "positive",
     "positive_integer",
+    "spread_of",
     "warn_about_columns",
     "warn_about_target",
 ]
@@ -144,6 +145,12 @@ def as_target(t: Any, n_rows: int, *, argument: str = "t") -> Array:
             f"precision. Change its unit."
         )
     return target
+
+
+def spread_of(target: Array) -> float:
+    """Sd of a target, or its size where it is constant but for rounding."""
+    sd, size = float(target.std()), float(np.abs(target).max())
+    return sd if sd > 1e-12 * size else size or 1.0
 
 
 def _as_column(t: Any, n_rows: int, argument: str, expected: str) -> npt.NDArray[Any]:

@@ -35,6 +35,7 @@ from ardvark.models.checks import (
     as_target,
     one_of,
     positive,
+    spread_of,
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
@@ -137,7 +138,7 @@ def subset_regression(
     inputs = as_inputs(X)
     target = as_target(t, len(inputs))
     fixed = None if noise is None else positive(noise, "noise")
-    spread = float(target.std() or 1.0)
+    spread = spread_of(target)
     if not isinstance(slab, str):
         _warn_about_slab(positive(slab, "slab"), spread, inputs)
     card = SubsetCard(
