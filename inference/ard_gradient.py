@@ -27,6 +27,7 @@ from ardvark.inference.sites import Array
 __all__ = ["climb", "log_slopes", "moving_pull"]
 
 REACH = 5.0  # that a climb moves the logarithm of a precision
+NOWHERE = 1e100  # minus the evidence where there is none
 STATIONARY = 1e-5  # slope in log alpha, nats, at which a climb ends
 
 
@@ -79,7 +80,13 @@ def climb(
         logs = start.copy()
         logs[chosen] = u
         here = replace(small, precision=np.exp(logs))
-        last[0] = fit = rule.approximate(here, last[0])
+        try:
+            fit = rule.approximate(here, last[0])
+        except ValueError:  # the last fit's weights have no density here
+            fit = rule.approximate(here, None)
+        if not np.isfinite(fit.log_evidence):
+            return NOWHERE, np.zeros_like(u)  # the line search comes back from here
+        last[0] = fit
         if tick is not None:
             tick(f"log evidence {fit.log_evidence:.4f}")
         return -fit.log_evidence, -log_slopes(here, rule, fit)[chosen]

@@ -70,8 +70,9 @@ class Ascent:
         self._refuse()
         # Gaussian noise has a route of its own, much faster, to the same optimum.
         fast = isinstance(settings, Evidence) and algorithm == "sequential" and self.ard
+        centred = not latent.prior(latent.initial_theta())[0].any()
         self.any_noise = noise_of(latent, self.rest)
-        self.noise = self.any_noise if fast else None
+        self.noise = self.any_noise if fast and centred else None
 
     def _refuse(self) -> None:
         name = type(self.settings).__name__

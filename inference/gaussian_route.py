@@ -1,8 +1,9 @@
 """The fast route for Gaussian noise: precisions and noise of a graph by `gaussian_ard`.
 
-Taken when every site is Gaussian with the same noise and the noise, if free, is one scalar of the
-graph: its sd, its variance or its precision, found by value. Everything else goes by the general
-route of `ascent.py`, which ends at the same optimum (a test) at a higher price.
+Taken when every site is Gaussian with the same noise, the noise, if free, is one scalar of the
+graph (its sd, its variance or its precision, found by value), and no weight has a prior mean.
+Everything else goes by the general route of `ascent.py`, which ends at the same optimum (a test) at
+a higher price.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
     inputs = dict(zip(latent.hyper, latent.reading.theta, strict=True))
     names = [n for n in rest if depends(latent.reading.cut, [inputs[n]])]
     sites, sd = latent.sites(start), _sd(latent, start)
-    if sd is None or len(names) > 1 or latent.prior(start)[0].any():
+    if sd is None or len(names) > 1:
         return None
     assert isinstance(sites, GaussianSites)
     target = np.where(np.abs(sites.mean) > _NOTHING * sd, sites.mean, 0.0)

@@ -110,25 +110,13 @@ def gaussian_answer(
 
 def _caution(latent: LatentGaussian, settled: Settled) -> str:
     """Say so where a search has ended at a place that deserves no trust."""
-    if settled.path is None:
+    if settled.treatment == "fixed":
         return ""
-    prior = settled.fit.posterior.prior
-    assert prior.variance is not None
     if isinstance(settled.model.sites, GaussianSites):
-        rows, weights = prior.projection.shape
-        target = settled.model.sites.mean
-        residual = np.sqrt(np.mean((settled.fit.posterior.eta_mean - target) ** 2))
-        least = least_noise(target)
-        at_bound = float(np.max(settled.model.sites.precision)) ** -0.5 <= 1.001 * least
-        if residual > _PERFECT * target.std() and not at_bound:
-            return ""
-        bound = f" (it is at its bound, {least:.2g}: centre the target if that is much)"
-        return (
-            f"the search has explained {rows} targets by {weights} weights with a residual of "
-            f"{residual:.1g}, where they have a size of {np.abs(target).max():.1g}: nothing is "
-            f"left for noise{bound if at_bound else ''}, and the evidence has no maximum worth the "
-            f"name. Fix the noise, or use NUTS."
-        )
+        return _nothing_left(settled, settled.model.sites)
+    prior = settled.fit.posterior.prior
+    if settled.path is None or prior.variance is None:
+        return ""
     spread = np.sqrt(prior.variance) * prior.projection.std(axis=0)  # prior sd of eta, by weight
     if not spread.size or spread.max() <= _WIDEST:
         return ""
@@ -140,6 +128,24 @@ def _caution(latent: LatentGaussian, settled: Settled) -> str:
         f"does on separable data: there EP and Laplace are off by tenths of a nat in the evidence "
         f"and in the tails{known}. Check the fit with Exact(hyper=Fixed(tree)) or "
         f"NUTS(hyper=Fixed(tree))."
+    )
+
+
+def _nothing_left(settled: Settled, sites: GaussianSites) -> str:
+    """Say so where a target is explained to the last, or the noise is at its bound."""
+    rows, weights = settled.fit.posterior.prior.projection.shape
+    residual = np.sqrt(np.mean((settled.fit.posterior.eta_mean - sites.mean) ** 2))
+    least = least_noise(sites.mean)
+    at_bound = least > 0 and abs(float(np.max(sites.precision)) ** -0.5 / least - 1.0) < 1e-3
+    perfect = settled.path is not None and residual <= _PERFECT * sites.mean.std()
+    if not (perfect or at_bound):
+        return ""
+    bound = f" (it is at its bound, {least:.2g}: centre the target if that is much)"
+    return (
+        f"the search has explained {rows} targets by {weights} weights with a residual of "
+        f"{residual:.1g}, where they have a size of {np.abs(sites.mean).max():.1g}: nothing is "
+        f"left for noise{bound if at_bound else ''}, and the evidence has no maximum worth the "
+        f"name. Fix the noise, or use NUTS."
     )
 
 

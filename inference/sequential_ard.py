@@ -168,7 +168,7 @@ def sequential_ard(
             there = climb(replace(model, precision=precision), rule, free, limits, max_steps, tick)
             found = _refit(replace(model, precision=there), approximate, fit)
             risen = found.log_evidence - fit.log_evidence
-            idle = risen <= tolerance
+            idle = not risen > tolerance
             if risen >= 0.0 and there is not precision:
                 precision, fit = there, found
                 path.append(ArdStep.at("re-estimate", -1, risen, precision, fit))

@@ -292,9 +292,12 @@ def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array)
             shift = (three[2] - three[0]) / (2 * reach) / precision
             top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
             reach, looks = 3.0 / np.sqrt(precision), looks + 1
-        if not np.isfinite(mean + reach).all():
+        try:
+            three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
+        except ValueError:  # a graph checks its parameters; those of a Gaussian have no bounds
             return None
-        three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
+        if not np.isfinite(three).all():
+            return None
         if looks >= 3 and not blurred.any() and np.all(np.abs(shift) <= 1e-4 * reach):
             break
     else:

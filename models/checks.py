@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ardvark.errors import InputError
-from ardvark.models import inputs as tables
 from ardvark.models.inputs import Inputs
+from ardvark.models.inputs import as_inputs as as_table
 from ardvark.models.tables import (
     Array,
     as_array,
@@ -58,7 +58,7 @@ LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
 
 def as_inputs(X: Any, *, argument: str = "X") -> Inputs:
     """Check a table of numbers and copy it, refusing scales that double precision cannot square."""
-    inputs = tables.as_inputs(X, argument=argument)
+    inputs = as_table(X, argument=argument)
     refuse_extreme_scales(np.asarray(inputs), inputs.feature_names, argument)
     return inputs
 

@@ -10,6 +10,7 @@ verdict (passed, converged, refused) may not. A kernel that this processor canno
 and said so.
 """
 
+import importlib
 import os
 import re
 import subprocess
@@ -80,8 +81,7 @@ class Setting(NamedTuple):
 
 def processor() -> tuple[dict[str, bool], list[str]]:
     """What the processor has, and what NumPy has loops of its own for."""
-    from numpy._core import _multiarray_umath as core
-
+    core = importlib.import_module("numpy._core._multiarray_umath")
     features = dict(core.__cpu_features__)
     return features, [name for name in core.__cpu_dispatch__ if features.get(name)]
 

@@ -19,6 +19,7 @@ from ardvark.models.checks import (
     one_of,
     positive,
     positive_integer,
+    spread_of,
     warn_about_columns,
 )
 
@@ -327,3 +328,10 @@ def test_wild_scales_are_named(factor, said):
 
 def test_long_lists_are_cut():
     assert "and 15 more" in warnings_about(np.column_stack([TABLE[:, :1], np.ones((5, 20))]))[0]
+
+
+def test_a_constant_target_has_the_spread_of_its_size():
+    """The sd of 0.1, 0.1, ... is 1e-17, which is no scale of anything."""
+    assert spread_of(np.full(24, 0.1)) == 0.1
+    assert spread_of(np.zeros(3)) == 1.0
+    assert spread_of(np.array([1.0, 3.0])) == 1.0
