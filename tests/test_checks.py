@@ -19,7 +19,7 @@ from ardvark.models.checks import (
     one_of,
     positive,
     positive_integer,
-    spread_of,
+    target_scale,
     warn_about_columns,
 )
 
@@ -330,8 +330,8 @@ def test_long_lists_are_cut():
     assert "and 15 more" in warnings_about(np.column_stack([TABLE[:, :1], np.ones((5, 20))]))[0]
 
 
-def test_a_constant_target_has_the_spread_of_its_size():
+def test_a_constant_target_has_the_target_scale_its_size():
     """The sd of 0.1, 0.1, ... is 1e-17, which is no scale of anything."""
-    assert spread_of(np.full(24, 0.1)) == 0.1
-    assert spread_of(np.zeros(3)) == 1.0
-    assert spread_of(np.array([1.0, 3.0])) == 1.0
+    assert target_scale(np.full(24, 0.1)) == 0.1
+    assert target_scale(np.zeros(3)) == 1.0
+    assert target_scale(np.array([1.0, 3.0])) == 1.0
