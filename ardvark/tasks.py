@@ -35,6 +35,7 @@ __all__ = [
     "prepare",
     "request_of",
     "run_key",
+    "settings_of",
     "store",
 ]
 
@@ -105,6 +106,8 @@ class Task:
     "Seed of every random number."
     draws: int = 2000
     "Draws per chain."
+    most_draws: int | None = None
+    "NUTS goes on until its checks pass, up to so many draws per chain; by default 8 x --draws."
     chains: int = 4
     "Chains."
 
@@ -177,21 +180,29 @@ def _training_rows(dataset: Any) -> tuple[Any, tuple[Any, Any] | None]:
     return kept, (dataset.X[test], dataset.t[test]) if len(test) else None
 
 
+def settings_of(method: str, task: Task) -> Any:
+    """Give what a command fits by: NUTS is the reference, and goes on until its checks pass."""
+    if method != "nuts":
+        return method
+    import ardvark as av
+
+    return av.NUTS(until="converged", most_draws=task.most_draws)
+
+
 def run_key(prepared: Prepared, method: str, task: Task) -> str:
     """Sum up all that an answer depends on: data, model, method, settings, seed, version."""
     import hashlib
 
     from ardvark.diagnostics.describe import fingerprint, installed
-    from ardvark.inference.methods import METHODS
+    from ardvark.inference.fit import named_method
     from ardvark.inference.tree import describe
 
-    entry = METHODS[method]
     asked = {
         "data": fingerprint(prepared.data.X, prepared.data.t),
         "features": list(prepared.data.feature_names),
         "model": prepared.name,
         "method": method,
-        "settings": describe(entry.load(entry.settings)()),
+        "settings": describe(named_method(settings_of(method, task))[1]),
         "run": [task.seed, task.draws, task.chains],
         "version": installed("ardvark"),
     }
@@ -254,12 +265,14 @@ def fit_all(
 
     trees: dict[str, Any] = {}
     for method in methods:
-        name, settings = method if isinstance(method, tuple) else (method, method)
+        name, settings = (
+            method if isinstance(method, tuple) else (method, settings_of(method, task))
+        )
         if there and name in there:
             trees[name] = there[name]
             output.say(f"{name}: already there")
             continue
-        output.say(f"{name}: fitting ...")
+        output.say(f"{name}: fitting{_how_long(settings, task)} ...")
         start = time.perf_counter()
         try:
             trees[name] = av.fit(
@@ -285,12 +298,23 @@ def fit_all(
     return trees
 
 
+def _how_long(settings: Any, task: Task) -> str:
+    """Name the budget of chains that go on until their checks pass."""
+    if getattr(settings, "until", None) is None:
+        return ""
+    from ardvark.inference.until import looks_at
+
+    most = looks_at(task.draws, settings.until, settings.most_draws)[-1]
+    return f" until its checks pass, at most {most} draws a chain"
+
+
 def at_same_hyperparameters(
     model: Any, trees: Mapping[str, Any], task: Task, output: Output
 ) -> dict[str, Any]:
     """Judge each approximation at the hyperparameters it found: like is held against like.
 
-    The judge is the cheapest that is exact there; NUTS only if it was asked for.
+    The judge is the cheapest that is exact there and passes its own checks; NUTS only if it was
+    asked for.
     """
     from ardvark.errors import UnsupportedPair
     from ardvark.inference.judge import judges_at
@@ -303,16 +327,18 @@ def at_same_hyperparameters(
     ]
     judged: dict[str, Any] = {}
     for name in found:
-        for method, settings in judges_at(model, trees[name]):
-            if method == "nuts" and "nuts" not in trees:
-                continue
+        asked = [j for j in judges_at(model, trees[name]) if j[0] != "nuts" or "nuts" in trees]
+        for method, settings in asked:
             label = f"{method}_fixed" + (f"_{name}" if len(found) > 1 else "")
             try:
-                judged |= fit_all(model, [(label, settings)], task, output)
+                made = fit_all(model, [(label, settings)], task, output)
             except UnsupportedPair as error:  # the next one is slower, and takes more
                 output.say(f"{label}: {error}")
                 continue
-            break
+            if made[label].attrs.get("converged", True) or method == asked[-1][0]:
+                judged |= made
+                break
+            output.say(f"{label}: does not pass its own checks, so another method judges")
     return judged
 
 
@@ -344,6 +370,7 @@ def command_again(data: str, model: str, out: Path, task: Task) -> str:
     words += ["--target", task.target] if task.target else []
     words += ["--raw"] if task.raw else []
     words += ["--seed", str(task.seed), "--draws", str(task.draws), "--chains", str(task.chains)]
+    words += ["--most-draws", str(task.most_draws)] if task.most_draws else []
     return shlex.join([*words, "--out", out.name])
 
 

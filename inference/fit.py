@@ -19,6 +19,7 @@ import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.compile import replaced_data
+from ardvark.inference.fit_until import fit_until
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
@@ -88,7 +89,7 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
     route = fit_route(METHODS[name].kind, model)
     if route is None:
         raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
-    groups, facts = route(model, name, settings, run)
+    groups, facts = fit_until(route, model, name, settings, run)
     if facts.get("caution"):
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:

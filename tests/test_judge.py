@@ -9,7 +9,7 @@ import ardvark as av
 from ardvark.diagnostics.agreement import agreement, compare
 from ardvark.diagnostics.judges import choose_reference, may_judge
 from ardvark.diagnostics.verdict import verdict
-from ardvark.inference.judge import judges_at
+from ardvark.inference.judge import by_cost, judges_at
 from ardvark.tasks import Output, Task, at_same_hyperparameters
 
 RNG = np.random.default_rng(11)
@@ -28,8 +28,14 @@ def fit(model, method, **settings):
     ("build", "judges"),
     [
         (lambda: av.models.ard_regression(X, T), ["exact", "nuts"]),
-        (lambda: av.models.ard_classification(X, LABEL), ["exact", "nuts"]),
-        (lambda: av.models.ard_classification(X, LABEL, link="logit"), ["nuts"]),
+        (
+            lambda: av.models.ard_classification(X, LABEL),
+            ["elliptical_slice", "exact", "nuts"],
+        ),
+        (
+            lambda: av.models.ard_classification(X, LABEL, link="logit"),
+            ["elliptical_slice", "nuts"],
+        ),
         (
             lambda: av.models.trigonometric_svm(
                 X, LABEL, kernel=av.ARDGaussian(1.0, [0.5, 0.5], 1.0)
@@ -56,7 +62,45 @@ def test_a_command_judges_without_nuts_where_it_can():
     assert table.at["laplace", "error_mean"] < 0.15  # a Gaussian posterior: Laplace is exact
     logit = av.models.ard_classification(X, LABEL, link="logit")
     trees = {"laplace": fit(logit, "laplace")}
-    assert at_same_hyperparameters(logit, trees, Task(draws=200), quiet) == {}
+    found = at_same_hyperparameters(logit, trees, Task(draws=200), quiet)
+    assert list(found) == ["elliptical_slice_fixed"]
+    assert found["elliptical_slice_fixed"].attrs["converged"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "cheapest"),
+    [
+        # seconds of 8000 draws as measured, and the effective size of the worst weight by slices
+        (20, 100, "exact"),  # 0.1; slices 2.1 for 160
+        (50, 50, "exact"),  # 1.2; slices 0.8 for 110
+        (100, 200, "exact"),  # 8; slices 1.1 for 30
+        (200, 1000, "exact"),  # 10; slices 9 for 13
+        (100, 10, "elliptical_slice"),  # 0.15 for 2400; exact 2.9
+        (569, 10, "elliptical_slice"),  # 0.3 for 3500; exact 186
+        (569, 30, "elliptical_slice"),  # 0.5 for 2300; exact refuses
+        (2000, 20, "elliptical_slice"),  # 1.0 for 3100
+    ],
+)
+def test_the_cheapest_of_a_probit_is_that_of_a_stopwatch(rows, weights, cheapest):
+    """wdbc (569 x 30) had `exact` as its judge, 20 s where slices take one."""
+    methods = ["nuts", "exact", "elliptical_slice"]
+    assert by_cost(methods, rows, weights, 8000)[0] == cheapest
+    assert by_cost(methods, rows, weights, 8000) == by_cost(methods[::-1], rows, weights, 8000)
+
+
+def test_a_judge_that_fails_its_own_checks_gives_way_to_the_next(monkeypatch):
+    model = av.models.ard_classification(X, LABEL)
+    laplace, asked = fit(model, "laplace"), []
+
+    def answer(model, settings, **_):
+        asked.append(type(settings).__name__)
+        rng = np.random.default_rng(1)
+        attributes = {"converged": asked[-1] != "EllipticalSlice"}
+        return gaussian_tree(rng, np.zeros(3), np.ones(3), method="nuts", attrs=attributes)
+
+    monkeypatch.setattr(av, "fit", answer, raising=False)
+    found = at_same_hyperparameters(model, {"laplace": laplace}, Task(), Output(quiet=True))
+    assert asked == ["EllipticalSlice", "Exact"] and list(found) == ["exact_fixed"]
 
 
 def test_exact_draws_may_judge_and_approximations_may_not():
