@@ -198,6 +198,7 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     reference
         name of the reference (the file name without .zarr); by default the first NUTS tree.
     """
+    from ardvark.diagnostics.agreement import READ_FIRST
     from ardvark.diagnostics.agreement import compare as compare_trees
     from ardvark.diagnostics.case import choose_reference
     from ardvark.diagnostics.stored import read_tree
@@ -211,13 +212,14 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     judge = choose_reference(loaded, reference)
     if judge is None:
         raise ValueError("no Markov chain among the trees: name the --reference")
-    table = compare_trees(loaded, judge)
+    table = compare_trees(loaded, judge, detail=True)
     said = {name: verdict(row)[1] for name, row in table.iterrows()}
     numbers = {
         n: row | {"verdict": said[n]}
         for n, row in json.loads(table.to_json(orient="index")).items()
     }
-    output.show(numbers, lambda: "\n".join([table.T.to_string(na_rep="-"), "", *said.values()]))
+    short = table[READ_FIRST].T  # the rest is for --json
+    output.show(numbers, lambda: "\n".join([short.to_string(na_rep="-"), "", *said.values()]))
     return 0
 
 

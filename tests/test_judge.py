@@ -57,7 +57,7 @@ def test_a_command_judges_without_nuts_where_it_can():
     quiet = Output(quiet=True)
     found = at_same_hyperparameters(model, trees, Task(draws=200), quiet)
     assert list(found) == ["exact_fixed"]
-    table = compare(trees | found)
+    table = compare(trees | found, detail=True)
     assert table.at["laplace", "error_against"] == "exact_fixed"
     assert table.at["laplace", "error_mean"] < 0.15  # a Gaussian posterior: Laplace is exact
     logit = av.models.ard_classification(X, LABEL, link="logit")
@@ -123,7 +123,7 @@ def test_a_price_says_nothing_of_the_weights_of_importance():
     mean, sd = np.zeros(3), np.ones(3)
     narrow = gaussian_tree(rng, mean, sd, hyper="evidence", target_sd=3 * sd)
     full = gaussian_tree(rng, mean, sd, method="nuts", hyper="posterior")
-    row = compare({"laplace": narrow, "nuts": full}, "nuts").loc["laplace"]
+    row = compare({"laplace": narrow, "nuts": full}, "nuts", detail=True).loc["laplace"]
     assert row["khat"] > 0.7
     level, sentence = verdict(row)
     assert level == "good" and "k-hat" not in sentence
@@ -148,6 +148,8 @@ def test_mixtures_are_compared_by_their_inputs_alone():
     one, two = mixture([0.3, 0.9995, 0.0], 3), mixture([0.3, 1.0, 0.0], 4)
     table = agreement(one, two)
     assert set(table.index) <= {f"included[x{j}]" for j in range(3)}
-    assert verdict(compare({"a": one, "b": two}, "b").loc["a"])[0] == "good"
-    other = verdict(compare({"a": mixture([0.8, 1.0, 0.0], 5), "b": two}, "b").loc["a"])
+    assert verdict(compare({"a": one, "b": two}, "b", detail=True).loc["a"])[0] == "good"
+    other = verdict(
+        compare({"a": mixture([0.8, 1.0, 0.0], 5), "b": two}, "b", detail=True).loc["a"]
+    )
     assert other[0] == "bad" and "included[x0]" in other[1]
