@@ -229,8 +229,16 @@ app.command(replicate)
 
 
 @app.command
-def doctor(output: Output = STANDARD_OUTPUT) -> int:
-    """Show versions, compilers, back-ends and where data are looked for."""
+def doctor(
+    *, warm_up: Annotated[bool, Parameter(negative="")] = False, output: Output = STANDARD_OUTPUT
+) -> int:
+    """Show versions, compilers, back-ends and where data are looked for.
+
+    Parameters
+    ----------
+    warm_up
+        also compile all machine code now (about a minute, once), so that no first fit waits for it.
+    """
     import platform
     import shutil
     from importlib.metadata import PackageNotFoundError, version
@@ -257,6 +265,12 @@ def doctor(output: Output = STANDARD_OUTPUT) -> int:
         "versions": versions,
     }
     facts["ready"] = "missing" not in versions.values()
+    if warm_up:
+        from ardvark.warmup import warm_up as compile_all
+
+        output.say("compiling machine code ...")
+        compile_all()
+        facts["machine code"] = "compiled"
     output.show(facts, lambda: as_lines(facts))
     return 0 if facts["ready"] else 2
 

@@ -46,6 +46,7 @@ DEFAULT_MODELS = {
     "regression": "rvm_regression",
     "multiclass": "rbf_mixture",
 }
+SHORT = {"elliptical_slice": "slices"}  # in the names of judges, which a table has to hold
 OWN_METHODS = {"rbf_mixture": "reversible_jump"}  # of a model that the default methods refuse
 
 
@@ -329,7 +330,7 @@ def at_same_hyperparameters(
     for name in found:
         asked = [j for j in judges_at(model, trees[name]) if j[0] != "nuts" or "nuts" in trees]
         for method, settings in asked:
-            label = f"{method}_fixed" + (f"_{name}" if len(found) > 1 else "")
+            label = f"{SHORT.get(method, method)}_fixed" + (f"_{name}" if len(found) > 1 else "")
             try:
                 made = fit_all(model, [(label, settings)], task, output)
             except UnsupportedPair as error:  # the next one is slower, and takes more
