@@ -25,6 +25,7 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.compile import quick, replaced_data
 from ardvark.inference.graph import read_model
 from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.progress import silent
 from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
@@ -264,7 +265,7 @@ def _by_simulation(
     fillers = {
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }
-    with replaced_data(model, {**values, **fillers}), quick():
+    with replaced_data(model, {**values, **fillers}), quick(), silent("pymc.sampling.forward"):
         drawn = pm.sample_posterior_predictive(
             tree,
             model=model,
