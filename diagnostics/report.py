@@ -167,7 +167,7 @@ def _reference(case: Case) -> Part:
 def _own_words(case: Case, name: str) -> str:
     """What the checks of a judge say, and how long it was drawn to pass them."""
     draws, most = (case.facts[name][key] for key in ("draws", "most_draws"))
-    length = f" It was to go on until they do: {draws} of at most {most} draws a chain."
+    length = f" It stopped at {draws} of at most {most} draws a chain."
     return f"{name}: {' '.join(case.quality[name].sentences)}{length if most else ''}"
 
 
