@@ -76,18 +76,18 @@ def test_more_draws_are_for_rhat_and_effective_sizes_alone():
 
 
 def test_nuts_stops_at_the_first_look_that_passes(plain):
-    found = sample(plain, NUTS(tune=200, until="converged"), 40)
+    going_on = NUTS(tune=200, until="converged", most_draws=4000)
+    found, looks = sample(plain, going_on, 40), looks_at(40, "converged", 4000)
     length = found.info["draws"]
     assert found.converged and not found.problems
-    assert length in looks_at(40, "converged", None)[1:] and found.info["most_draws"] == 320
+    assert length in looks[1:] and found.info["most_draws"] == 4000
     assert found.posterior.sizes["draw"] == length == found.sample_stats.sizes["draw"]
     fixed = sample(plain, NUTS(tune=200), length)  # the same draws, however they were come by
     np.testing.assert_array_equal(found.posterior["w"], fixed.posterior["w"])
     np.testing.assert_array_equal(found.sample_stats["energy"], fixed.sample_stats["energy"])
-    before = [n for n in looks_at(40, "converged", None) if n < length]
-    short = sample(plain, NUTS(tune=200), before[-1])
+    short = sample(plain, NUTS(tune=200), looks[looks.index(length) - 1])
     assert not mixed(short.info, 4)  # it did not stop too late
-    again = sample(plain, NUTS(tune=200, until="converged"), 40)
+    again = sample(plain, going_on, 40)
     np.testing.assert_array_equal(found.posterior["w"], again.posterior["w"])
 
 
@@ -123,7 +123,7 @@ def test_other_chains_are_made_longer_by_the_same_rule():
     model = av.models.ard_classification(X, LABEL)
     ep = fit(model, "ep", draws=50)
     for method in (
-        av.EllipticalSlice(hyper=av.Fixed(ep), until="converged"),
+        av.EllipticalSlice(hyper=av.Fixed(ep), until="converged", most_draws=4000),
         av.EP(hyper=av.Sampled(until="converged", most_draws=4000)),
     ):
         tree = fit(model, method, draws=30)
