@@ -31,7 +31,13 @@ $(VENV)/.ready: pyproject.toml .python-version | $(if $(filter $(TOOLS)/bin/uv,$
 	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
 	@touch $@
 
-env: $(VENV)/.ready
+# Machine code is compiled here and not in the first fit of a user; numba compiles what has changed.
+$(VENV)/.warm: $(VENV)/.ready $(shell grep -l '^@njit' inference/*.py)
+	@echo "compiling machine code, once (about a minute) ..."
+	@$(BIN)/python -m ardvark.warmup
+	@touch $@
+
+env: $(VENV)/.warm
 
 report: env
 	$(BIN)/ardvark report wdbc --out report.html

@@ -271,6 +271,7 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     reference
         name of the reference (the file name without .zarr); by default the first NUTS tree.
     """
+    from ardvark.diagnostics.agreement import READ_FIRST
     from ardvark.diagnostics.agreement import compare as compare_trees
     from ardvark.diagnostics.case import choose_reference
     from ardvark.diagnostics.stored import read_tree
@@ -284,13 +285,14 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     judge = choose_reference(loaded, reference)
     if judge is None:
         raise ValueError("no Markov chain among the trees: name the --reference")
-    table = compare_trees(loaded, judge)
+    table = compare_trees(loaded, judge, detail=True)
     said = {name: verdict(row)[1] for name, row in table.iterrows()}
     numbers = {
         n: row | {"verdict": said[n]}
         for n, row in json.loads(table.to_json(orient="index")).items()
     }
-    output.show(numbers, lambda: "\n".join([table.T.to_string(na_rep="-"), "", *said.values()]))
+    short = table[READ_FIRST].T  # the rest is for --json
+    output.show(numbers, lambda: "\n".join([short.to_string(na_rep="-"), "", *said.values()]))
     return 0
 
 
@@ -300,8 +302,16 @@ app.command(replicate)
 
 
 @app.command
-def doctor(output: Output = STANDARD_OUTPUT) -> int:
-    """Show versions, compilers, back-ends and where data are looked for."""
+def doctor(
+    *, warm_up: Annotated[bool, Parameter(negative="")] = False, output: Output = STANDARD_OUTPUT
+) -> int:
+    """Show versions, compilers, back-ends and where data are looked for.
+
+    Parameters
+    ----------
+    warm_up
+        also compile all machine code now (about a minute, once), so that no first fit waits for it.
+    """
     import platform
     import shutil
     from importlib.metadata import PackageNotFoundError, version
@@ -328,6 +338,12 @@ def doctor(output: Output = STANDARD_OUTPUT) -> int:
         "versions": versions,
     }
     facts["ready"] = "missing" not in versions.values()
+    if warm_up:
+        from ardvark.warmup import warm_up as compile_all
+
+        output.say("compiling machine code ...")
+        compile_all()
+        facts["machine code"] = "compiled"
     output.show(facts, lambda: as_lines(facts))
     return 0 if facts["ready"] else 2
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ardvark.errors import InputWarning
-from ardvark.tasks import Output, Prepared, Task
+from ardvark.tasks import Output, Prepared, Task, settings_of
 
 __all__ = ["Kept", "data_key", "request_of"]
 
@@ -113,7 +113,7 @@ class Kept:
             write_text(self.folder / REQUEST, json.dumps(asked, indent=1))
         for method in names:
             with self.claimed(method):
-                self.find(method, method)
+                self.find(method, settings_of(method, self.task))
 
     @contextmanager
     def claimed(self, name: str) -> Iterator[None]:

@@ -33,6 +33,7 @@ __all__ = [
     "outcome",
     "own_methods",
     "prepare",
+    "settings_of",
 ]
 
 DEFAULT_METHODS = "laplace,ep,vb,nuts"
@@ -41,6 +42,7 @@ DEFAULT_MODELS = {
     "regression": "rvm_regression",
     "multiclass": "rbf_mixture",
 }
+SHORT = {"elliptical_slice": "slices"}  # in the names of judges, which a table has to hold
 OWN_METHODS = {"rbf_mixture": "reversible_jump"}  # of a model that the default methods refuse
 
 
@@ -101,6 +103,8 @@ class Task:
     "Seed of every random number."
     draws: int = 2000
     "Draws per chain."
+    most_draws: int | None = None
+    "NUTS goes on until its checks pass, up to so many draws per chain; by default 8 x --draws."
     chains: int = 4
     "Chains."
 
@@ -181,6 +185,15 @@ def _training_rows(dataset: Any) -> tuple[Any, tuple[Any, Any] | None]:
     return kept, (dataset.X[test], dataset.t[test]) if len(test) else None
 
 
+def settings_of(method: str, task: Task) -> Any:
+    """Give what a command fits by: NUTS is the reference, and goes on until its checks pass."""
+    if method != "nuts":
+        return method
+    import ardvark as av
+
+    return av.NUTS(until="converged", most_draws=task.most_draws)
+
+
 def fit_all(
     model: Any,
     methods: Iterable[Any],
@@ -196,7 +209,9 @@ def fit_all(
     """
     trees: dict[str, Any] = {}
     for method in methods:
-        name, settings = method if isinstance(method, tuple) else (method, method)
+        name, settings = (
+            method if isinstance(method, tuple) else (method, settings_of(method, task))
+        )
         with kept.claimed(name) if kept else nullcontext():
             there = kept.find(name, settings) if kept else None
             if there is not None:
@@ -222,7 +237,7 @@ def fit_all(
 def _fit_one(model: Any, name: str, settings: Any, task: Task, output: Output) -> Any:
     import ardvark as av
 
-    output.say(f"{name}: fitting ...")
+    output.say(f"{name}: fitting{_how_long(settings, task)} ...")
     start = time.perf_counter()
     tree = av.fit(
         model,
@@ -236,6 +251,16 @@ def _fit_one(model: Any, name: str, settings: Any, task: Task, output: Output) -
     return tree
 
 
+def _how_long(settings: Any, task: Task) -> str:
+    """Name the budget of chains that go on until their checks pass."""
+    if getattr(settings, "until", None) is None:
+        return ""
+    from ardvark.inference.until import looks_at
+
+    most = looks_at(task.draws, settings.until, settings.most_draws)[-1]
+    return f" until its checks pass, at most {most} draws a chain"
+
+
 def at_same_hyperparameters(
     model: Any,
     trees: Mapping[str, Any],
@@ -245,7 +270,8 @@ def at_same_hyperparameters(
 ) -> dict[str, Any]:
     """Judge each approximation at the hyperparameters it found: like is held against like.
 
-    The judge is the cheapest that is exact there; NUTS only if it was asked for.
+    The judge is the cheapest that is exact there and passes its own checks; NUTS only if it was
+    asked for.
     """
     from ardvark.errors import UnsupportedPair
     from ardvark.inference.judge import judges_at
@@ -258,16 +284,18 @@ def at_same_hyperparameters(
     ]
     judged: dict[str, Any] = {}
     for name in found:
-        for method, settings in judges_at(model, trees[name]):
-            if method == "nuts" and "nuts" not in trees:
-                continue
-            label = f"{method}_fixed" + (f"_{name}" if len(found) > 1 else "")
+        asked = [j for j in judges_at(model, trees[name]) if j[0] != "nuts" or "nuts" in trees]
+        for method, settings in asked:
+            label = f"{SHORT.get(method, method)}_fixed" + (f"_{name}" if len(found) > 1 else "")
             try:
-                judged |= fit_all(model, [(label, settings)], task, output, kept=kept)
+                made = fit_all(model, [(label, settings)], task, output, kept=kept)
             except UnsupportedPair as error:  # the next one is slower, and takes more
                 output.say(f"{label}: {error}")
                 continue
-            break
+            if made[label].attrs.get("converged", True) or method == asked[-1][0]:
+                judged |= made
+                break
+            output.say(f"{label}: does not pass its own checks, so another method judges")
     return judged
 
 
@@ -290,6 +318,7 @@ def command_again(data: str, model: str, out: Path, task: Task) -> str:
     words += ["--target", task.target] if task.target else []
     words += ["--raw"] if task.raw else []
     words += ["--seed", str(task.seed), "--draws", str(task.draws), "--chains", str(task.chains)]
+    words += ["--most-draws", str(task.most_draws)] if task.most_draws else []
     return shlex.join([*words, "--out", out.name])
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.agreement import agreement, all_figures
 from ardvark.diagnostics.calibration import row_scores
 from ardvark.diagnostics.describe import describe_tree, fingerprint
 from ardvark.diagnostics.judges import choose_reference, may_judge
@@ -98,7 +98,11 @@ class Case:
     def rows(self) -> dict[tuple[str, str], "pd.Series[Any]"]:
         """A row of `compare` for each (name, judge)."""
         judges = self.judges or [next(iter(self.trees))]  # a lone approximation has its own figures
-        frame = compare(self.trees, judges)
+        way = {
+            n: "cavity" if t.attrs.get("loo") == "cavity" else "psis" for n, t in self.trees.items()
+        }
+        left_out = {name: self.loo_by_row.get((name, way[name])) for name in self.trees}
+        frame = all_figures(self.trees, judges, left_out)
         return {(str(a), str(b)): frame.loc[(a, b)] for a, b in frame.index}
 
     def own(self, name: str) -> "pd.Series[Any]":
@@ -161,9 +165,14 @@ class Case:
         return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
 
     @cached_property
+    def loo_by_row(self) -> dict[tuple[str, str], LooRows]:
+        """Leave-one-out by (name, estimator), row by row: of the draws and of the cavities."""
+        return loo_by_row(self.trees)
+
+    @cached_property
     def loo(self) -> tuple[dict[tuple[str, str], LooRows], pd.DataFrame]:
         """Leave-one-out by (name, estimator), row by row and summed; few rows are refitted too."""
-        found = loo_by_row(self.trees)
+        found = dict(self.loo_by_row)
         for name, tree in self.trees.items() if self.model is not None else ():
             rows = next((len(loo.elpd) for key, loo in found.items() if key[0] == name), 0)
             cheap = self.facts[name]["method"] in CHEAP and self.facts[name]["hyper"] != "posterior"

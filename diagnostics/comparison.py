@@ -89,9 +89,9 @@ def _td(value: Any, level: str = "") -> str:
     return f"<td{style}>{SIGNS.get(level, '')}{escape(text)}</td>"
 
 
-def as_comparison(table: pd.DataFrame) -> pd.DataFrame:
-    """Give a table of `compare` its looks; what each row compares is kept beside it."""
-    shown = Comparison(table)
+def as_comparison(table: pd.DataFrame, columns: list[str] | None = None) -> pd.DataFrame:
+    """Give columns of `compare` their looks; what each row compares is kept beside it."""
+    shown = Comparison(table if columns is None else table[columns])
     if "compares" in table:
         shown.attrs["relations"] = dict(zip(table.index, table["compares"], strict=True))
     return shown

@@ -108,6 +108,12 @@ def describe_model(model: Any) -> dict[str, Any]:
     return {"variables": rows, "text": model.str_repr()}
 
 
+def _budget(sampler: Any) -> int | None:
+    """Draws per chain of a sampler that went on until its checks passed, at most."""
+    told = _loaded(sampler)
+    return told.get("most_draws") if isinstance(told, dict) else None
+
+
 def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
     """How a result came about: method, settings, seed, versions, draws, and its fingerprint."""
     attributes = tree.attrs
@@ -125,6 +131,7 @@ def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
         "sampling_kind": str(posterior.attrs.get("sampling_kind", "unknown")),
         "chains": int(posterior.sizes.get("chain", 1)),
         "draws": int(posterior.sizes.get("draw", 0)),
+        "most_draws": _budget(attributes.get("sampler", "{}")),
         "fingerprint": fingerprint(
             *(posterior[name].values for name in sorted(map(str, posterior)))
         ),

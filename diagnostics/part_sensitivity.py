@@ -19,6 +19,7 @@ from ardvark.diagnostics.relevance import weight_variables
 from ardvark.diagnostics.words import count, listed
 from ardvark.inference.compile import quick
 from ardvark.inference.extend import top_of_prior
+from ardvark.inference.progress import silent
 
 __all__ = ["THRESHOLD", "sensitivity_part"]
 
@@ -106,7 +107,7 @@ def _sensitivities(tree: xr.DataTree, model: Any) -> tuple[Any, list[str]]:
     }
     scaled = top_of_prior(model)
     drawn = xr.DataTree.from_dict({"posterior": groups["posterior"][names]})
-    with quick(), warnings.catch_warnings():
+    with quick(), silent("arviz_stats.psense"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prior = pm.compute_log_prior(
             drawn, var_names=scaled, model=model, extend_inferencedata=False, progressbar=False,

@@ -154,15 +154,25 @@ def _reference(case: Case) -> Part:
         chains.append(
             {
                 "name": name,
-                **{key: case.facts[name][key] for key in ("converged", "chains", "draws")},
+                **{
+                    key: case.facts[name][key]
+                    for key in ("converged", "chains", "draws", "most_draws")
+                },
                 **{key: getattr(quality, key) for key in quality.__slots__},
                 "worst": records(case.worst[name]) if name in case.worst else [],
             }
         )
     told = case.untrusted or case.judges
-    sentences = [f"{name}: {' '.join(case.quality[name].sentences)}" for name in told]
+    sentences = [_own_words(case, name) for name in told]
     answer, level = ("No.", "bad") if case.untrusted else ("Yes.", "good")
     return {"sentence": " ".join([answer, *sentences]), "level": level, "chains": chains}
+
+
+def _own_words(case: Case, name: str) -> str:
+    """What the checks of a judge say, and how long it was drawn to pass them."""
+    draws, most = (case.facts[name][key] for key in ("draws", "most_draws"))
+    length = f" It stopped at {draws} of at most {most} draws a chain."
+    return f"{name}: {' '.join(case.quality[name].sentences)}{length if most else ''}"
 
 
 def _reproducibility(case: Case) -> Part:

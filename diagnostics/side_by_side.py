@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.case import Case, choose_reference, share_weights
-from ardvark.diagnostics.verdict import verdict
+from ardvark.diagnostics.verdict import conclusion, verdict
 
 __all__ = ["RELATIONS", "both_relations", "side_by_side"]
 
@@ -52,7 +52,9 @@ def both_relations(case: Case, name: str) -> dict[str, Any]:
     nan = float("nan")
     found |= {column: nan if against is None else against[column] for column in _AGAINST}
     found |= {"seconds": own["seconds"], "converged": own["converged"]}
-    return found | {"verdict": sentence(case, name)}
+    said = [conclusion(case.rows[name, j[name]]) for j in (case.like, case.price) if name in j]
+    words = "; ".join(said) or ("a reference itself" if name in case.judges else "not judged")
+    return found | {"conclusion": words, "verdict": sentence(case, name)}
 
 
 def sentence(case: Case, name: str) -> str:

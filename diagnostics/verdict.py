@@ -17,7 +17,7 @@ from ardvark.diagnostics.reference import (
     REFERENCE,
 )
 
-__all__ = ["khat_level", "mean_level", "sd_level", "verdict"]
+__all__ = ["conclusion", "khat_level", "mean_level", "sd_level", "verdict"]
 
 type Finding = tuple[str, str]
 
@@ -59,6 +59,20 @@ def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
         above 0.7 are always bad.
     sentence
     """
+    level, findings = _judged_row(row)
+    said = ", ".join(text for _, text in findings)
+    name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
+    return level, f"{name}: {said}{': ' if said else ''}{conclusion(row)}."
+
+
+def conclusion(row: "pd.Series[Any]") -> str:
+    """Say in a few words what a row of ``compare`` comes to."""
+    level, _ = _judged_row(row)
+    return _CONCLUSIONS[row["compares"]][LEVELS.index(level)]
+
+
+def _judged_row(row: "pd.Series[Any]") -> tuple[str, list[Finding]]:
+    """Give the worst level of the findings, and all of them."""
     kind = row["compares"]
     judges = [_convergence, _modes, _means, _sds, _shape, _correlations]
     if kind != PRICE_OF_FIXING:  # a k-hat is of the target at given hyperparameters
@@ -68,11 +82,7 @@ def verdict(row: "pd.Series[Any]") -> tuple[str, str]:
         findings.append(("warn", "the reference has other hyperparameters or data"))
     if kind == OTHER_LIKELIHOOD:
         findings.append(("warn", "the reference has another likelihood"))
-    level = max((level for level, _ in findings), key=LEVELS.index, default="good")
-    said = ", ".join(text for _, text in findings)
-    conclusion = _CONCLUSIONS[kind][LEVELS.index(level)]
-    name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
-    return level, f"{name}: {said}{': ' if said else ''}{conclusion}."
+    return max((level for level, _ in findings), key=LEVELS.index, default="good"), findings
 
 
 def mean_level(error: float) -> str:

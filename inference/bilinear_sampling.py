@@ -9,6 +9,7 @@ w_i lam_j, of each row's log likelihood, and of the noise.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ def fit_sampler(model: Any, name: str, settings: Any, run: Run) -> Answer:
             "conditional form of a sample-feature machine. Fix the hyperparameters in the graph, "
             "by pm.do(model, {...}), or leave hyper out."
         )
+    if getattr(settings, "until", None) is not None:  # `fit_until` looks at what is judged here
+        settings = replace(settings, until=None, most_draws=None)
     groups, facts = sample(model, name, settings, run)
     posterior = groups["posterior"]
     largest = np.argmax(np.abs(posterior["lam"].values[..., 1:]).mean(axis=(0, 1))) + 1

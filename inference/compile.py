@@ -10,7 +10,6 @@ neither may be used by two threads at once: both are behind a lock.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
@@ -21,7 +20,7 @@ from pymc.pytensorf import rvs_in_graph
 
 from ardvark.errors import UnreadableModel
 
-__all__ = ["compile_graph", "quick", "without_log"]
+__all__ = ["compile_graph", "quick"]
 
 _SETTINGS = RLock()
 
@@ -31,19 +30,6 @@ def quick() -> Iterator[None]:
     """Context in which PyTensor compiles without a C compiler and without rewriting much."""
     with _SETTINGS, pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
         yield
-
-
-@contextmanager
-def without_log(silent: bool = True) -> Iterator[None]:
-    """PyMC announces its runs in the log, whatever `progressbar` says: not in here."""
-    log = logging.getLogger("pymc")
-    level = log.level
-    if silent:
-        log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ __all__ = [
     "RHAT_MAX",
     "SamplerDraws",
     "convergence",
+    "mixed",
     "moving_elements",
     "rhat_problems",
 ]
@@ -69,6 +70,15 @@ def convergence(
                 f"{least} ({ESS_PER_CHAIN} per chain): take more draws"
             )
     return problems + _energy_problems(sample_stats, numbers), numbers
+
+
+def mixed(numbers: dict[str, Any], chains: int) -> bool:
+    """Whether R-hat and effective sizes pass; more draws mend no divergence and no energy."""
+    sizes = (numbers.get(f"ess_{part}_min", 0.0) for part in ("bulk", "tail"))
+    return bool(
+        numbers.get("rhat_max", float("inf")) <= RHAT_MAX
+        and all(size >= ESS_PER_CHAIN * chains for size in sizes)
+    )
 
 
 def _energy_problems(sample_stats: xr.Dataset, numbers: dict[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from ardvark.inference.ep import EP
 from ardvark.inference.gaussian import Prior, SiteModel
 from ardvark.inference.posterior import Posterior, condition
 from ardvark.inference.sites import Array
+from ardvark.inference.until import check_until
 
 __all__ = ["EllipticalSlice", "SliceDraws", "slice_sample"]
 
@@ -56,6 +57,11 @@ class EllipticalSlice:
         Sweeps per chain that are thrown away.
     thin
         Sweeps for each draw that is kept.
+    until, most_draws
+        "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
+        are at least 100 a chain: after `draws`, and each time half as many again from the same
+        seed, up to `most_draws` a chain (None: eight times `draws`). None: `draws` and no more.
+        The figures of a check that decides when to stop are a little too good (`until.py`).
     """
 
     hyper: Any = None
@@ -64,6 +70,8 @@ class EllipticalSlice:
     ellipse: str = "posterior"
     tune: int = 200
     thin: int = 1
+    until: str | None = None
+    most_draws: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
@@ -73,6 +81,7 @@ class EllipticalSlice:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+        check_until(self.until, self.most_draws)
 
 
 class SliceDraws(NamedTuple):

@@ -21,7 +21,8 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.compile import quick, without_log
+from ardvark.inference.compile import quick
+from ardvark.inference.progress import silent
 
 __all__ = ["more_groups", "top_of_prior"]
 
@@ -41,7 +42,7 @@ def more_groups(model: Any, posterior: xr.Dataset, seed: int) -> dict[str, xr.Da
     varying = [name for name in free if _varies(posterior[name])]
     drawn = xr.DataTree.from_dict({"posterior": posterior[free]})
     how: dict[str, Any] = {"model": model, "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    with quick(), without_log(), warnings.catch_warnings():
+    with quick(), silent("pymc"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         after = pm.sample_posterior_predictive(drawn, random_seed=seed, progressbar=False, **how)
         before = pm.sample_prior_predictive(PRIOR_DRAWS, random_seed=seed, **how)

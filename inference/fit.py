@@ -22,6 +22,7 @@ from ardvark.inference.arguments import check_model
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.extend import more_groups
 from ardvark.inference.fingerprint import fingerprint
+from ardvark.inference.fit_until import fit_until
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
@@ -95,7 +96,7 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run, extend: bool) -> xr
     route = fit_route(METHODS[name].kind, model)
     if route is None:
         raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
-    groups, facts = route(model, name, settings, run)
+    groups, facts = fit_until(route, model, name, settings, run)
     if facts.get("caution"):
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:

@@ -32,6 +32,7 @@ from ardvark.inference.sequential_ard import ArdStep
 from ardvark.inference.settled import Settled
 from ardvark.inference.sites import Array
 from ardvark.inference.starts import SCALE_FACTORS, Start, checked_start
+from ardvark.inference.until import check_until
 
 __all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
 
@@ -167,12 +168,20 @@ class Sampled:
     sweeps : int
         Sweeps of EP that make the approximation at each new θ, always from nothing. More of them
         make the moves better, not more exact.
+    until : str, optional
+    most_draws : int, optional
+        "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
+        are at least 100 a chain: after `draws`, and each time half as many again from the same
+        seed, up to `most_draws` a chain (None: eight times `draws`). None: `draws` and no more.
+        The figures of a check that decides when to stop are a little too good (`until.py`).
     """
 
     kernel: str = "elliptical"
     scale: bool = True
     tune: int = 500
     sweeps: int = 4
+    until: str | None = None
+    most_draws: int | None = None
 
     def __post_init__(self) -> None:
         if self.kernel not in SAMPLED_KERNELS:
@@ -185,6 +194,7 @@ class Sampled:
                 raise InputError(
                     f"{name} must be a whole number of at least {least}; got {value!r}"
                 )
+        check_until(self.until, self.most_draws)
 
 
 def _check_search(settings: Any) -> None:

@@ -23,7 +23,7 @@ import xarray as xr
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.compile import quick
-from ardvark.inference.convergence import SamplerDraws, convergence
+from ardvark.inference.convergence import SamplerDraws, convergence, mixed
 from ardvark.inference.forms import (
     FORMS,
     check_known,
@@ -36,6 +36,7 @@ from ardvark.inference.forms import (
     names_to_store,
     recover_precisions,
 )
+from ardvark.inference.until import check_until, looks_at, spent
 from ardvark.models.checks import one_of, positive_integer
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["NUTS", "sample_nuts"]
 
 SAMPLERS = ("auto", "nutpie", "pymc")
+PROGRESS_RATE = 50  # ms between two words of nutpie on how far it is
 HALVINGS = 30  # of a jitter that leads where nothing is possible
 # nutpie's names -> the names of PyMC and of the ArviZ schema
 _STATISTICS = {
@@ -75,6 +77,12 @@ class NUTS:
     form
         "integrated" samples with the precisions integrated out, "as_written" does not,
         "auto" integrates when the model's builder offers it.
+    until, most_draws
+        "converged": the chains go on until R-hat <= 1.01 and the effective sizes of every element
+        are at least 100 a chain, looked at after `draws` and each time half as many again, up to
+        `most_draws` a chain (None: eight times `draws`); all chains then run at a time. None:
+        `draws` and no more. The figures of a check that decides when to stop are a little too good
+        (`until.py`).
     """
 
     hyper: Any = None
@@ -85,6 +93,8 @@ class NUTS:
     sampler: str = "auto"
     cores: int | None = None
     form: str = "auto"
+    until: str | None = None
+    most_draws: int | None = None
 
     def __post_init__(self) -> None:
         check_names(self.weights, self.predictor)
@@ -94,6 +104,7 @@ class NUTS:
         if self.cores is not None:
             positive_integer(self.cores, "cores")
         one_of(self.form, FORMS, "form")
+        check_until(self.until, self.most_draws)
 
 
 def sample_nuts(
@@ -117,27 +128,37 @@ def sample_nuts(
         Values, on their natural scale, around which the chains start (jittered). A variable of
         the model that is integrated out has no start and is passed over.
     """
-    rng = np.random.default_rng(random_seed)
+    lengths = looks_at(draws, settings.until, settings.most_draws)
     form = form_to_sample(model, settings.form)
     check_known(model, [*(var_names or ()), *(start or ())])
     start = {name: value for name, value in (start or {}).items() if name in form.model.named_vars}
     names = names_to_store(form, model, settings.predictor)
     names += [n for n in var_names or () if n not in names and n in form.model.named_vars]
     sampler = choose_sampler(form.model, settings.sampler)
-    run = _with_nutpie if sampler == "nutpie" else _with_pymc
     options = {
-        "draws": draws,
         "tune": settings.tune,
         "chains": chains,
         "cores": settings.cores,
         "target_accept": settings.target_accept,
     }
     begin = time.perf_counter()
-    posterior, sample_stats = run(form.model, names, start, options, rng, progressbar)
-    posterior = posterior.merge(recover_precisions(posterior, form.precisions, rng))
-    posterior = in_order_of(model, posterior, var_names)
-    problems, numbers = convergence(posterior, sample_stats, draws)
+    with _Background(lengths[-1]) as background:
+        going_on = background if settings.until else None
+        run = partial(_with_nutpie, background=going_on) if sampler == "nutpie" else _with_pymc
+        for length in lengths:
+            rng = np.random.default_rng(random_seed)  # so that a look does not depend on others
+            posterior, sample_stats = run(
+                form.model, names, start, options | {"draws": length}, rng, progressbar
+            )
+            posterior = posterior.merge(recover_precisions(posterior, form.precisions, rng))
+            posterior = in_order_of(model, posterior, var_names)
+            problems, numbers = convergence(posterior, sample_stats, length)
+            if mixed(numbers, chains):
+                break
     info = {"sampler": sampler, "form": form.name, "seconds": time.perf_counter() - begin}
+    if settings.until:
+        info |= {"draws": length, "most_draws": lengths[-1]}
+        problems += [] if mixed(numbers, chains) else [spent(lengths[-1])]
     return SamplerDraws(posterior, sample_stats, not problems, problems, info | numbers)
 
 
@@ -202,13 +223,15 @@ def _with_nutpie(
     options: dict[str, Any],
     rng: np.random.Generator,
     progressbar: bool,
+    background: _Background | None = None,
 ) -> _Draws:
     import nutpie
 
     compiled = _compiled(model, names)
     if start:
         compiled = replace(compiled, initial_point_func=_jittered_around(model, start))
-    sample = partial(nutpie.sample, **options, save_warmup=False, progress_bar=progressbar)
+    draw: Any = background or nutpie.sample
+    sample = partial(draw, **options, save_warmup=False, progress_bar=progressbar)
     seed = int(rng.integers(2**31))
     try:
         try:
@@ -223,6 +246,68 @@ def _with_nutpie(
             raise
         raise RuntimeError(f"nutpie gave up: {error}. Try NUTS(sampler='pymc').") from error
     return _draws(tree)
+
+
+class _Background:
+    """Chains of nutpie that run in threads of their own; a call gives the first draws of each.
+
+    The first call starts them, and they run on between calls. What they drew beyond a look is left
+    for the next one, so a look has the same draws whatever came before and how fast a chain is.
+    """
+
+    def __init__(self, most_draws: int) -> None:
+        self._most = most_draws
+        self._sampler: Any = None
+        self._tree: xr.DataTree | None = None  # all draws, when the budget is spent
+        self._done = 0  # draws of the slowest chain, tuning included
+
+    def __call__(
+        self, compiled: Any, *, draws: int, tune: int, chains: int, cores: Any, **options: Any
+    ) -> xr.DataTree:
+        import nutpie
+
+        if self._sampler is None:
+            self._sampler = nutpie.sample(  # chains that wait for a core would never be looked at
+                compiled, draws=self._most, tune=tune, chains=chains, cores=chains, blocking=False,
+                progress_callback=self._told, progress_rate=PROGRESS_RATE, **options,
+            )  # fmt: skip
+        elif self._tree is None:
+            self._sampler.resume()
+        try:
+            tree = self._tree or self._first(tune + draws)
+        except RuntimeError:  # of the chains: a call after it starts others
+            self._sampler = None
+            raise
+        return tree.isel(draw=slice(draws), missing_dims="ignore")
+
+    def _first(self, length: int) -> xr.DataTree:
+        """Wait until every chain has so many draws."""
+        sampler = self._sampler
+        while self._done < length and not _is_finished(sampler):
+            time.sleep(PROGRESS_RATE / 1000)
+        if _is_finished(sampler):
+            self._tree = sampler.wait()
+            return self._tree
+        sampler.pause()
+        tree: xr.DataTree = sampler.inspect()
+        return tree
+
+    def _told(self, chains: list[Any]) -> None:
+        self._done = min(chain.finished_draws for chain in chains)
+
+    def __enter__(self) -> _Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._sampler is not None and self._tree is None:
+            self._sampler.cancel()
+
+
+def _is_finished(sampler: Any) -> bool:
+    try:
+        return bool(sampler.is_finished)
+    except TimeoutError:  # what nutpie says of chains that run
+        return False
 
 
 def _draws(tree: xr.DataTree) -> _Draws:

@@ -23,12 +23,13 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
-from ardvark.inference.compile import quick, without_log
+from ardvark.inference.compile import quick
 from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.fingerprint import require_model
 from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.progress import silent
 from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
@@ -350,7 +351,7 @@ def _by_simulation(
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }
     put_data(model, fillers)
-    with quick(), without_log():
+    with quick(), silent("pymc"):
         drawn = pm.sample_posterior_predictive(
             tree,
             model=model,

@@ -1,13 +1,17 @@
-"""A line on stderr for what takes longer than two seconds; nothing at all for what does not."""
+"""A line on stderr for what takes longer than two seconds; nothing at all for what does not.
+
+`silent` keeps other packages from telling there what is no news to a caller of this one.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["progress"]
+__all__ = ["progress", "silent"]
 
 _PATIENCE = 2.0  # seconds before anything is shown
 
@@ -33,6 +37,19 @@ def progress(title: str, enabled: bool) -> Iterator[Tick]:
     finally:
         if live is not None:
             live.stop()
+
+
+@contextmanager
+def silent(logger: str, on: bool = True) -> Iterator[None]:
+    """Turn a logger of another package, and those below it, off for a while."""
+    log = logging.getLogger(logger)
+    before = log.level
+    if on:
+        log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _status() -> Any:

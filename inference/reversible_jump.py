@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ardvark.errors import InputError
+from ardvark.inference.until import check_until
 from ardvark.models.checks import as_count, one_of, positive_integer
 
 __all__ = ["PROPOSALS", "Plan", "ReversibleJump"]
@@ -56,6 +58,11 @@ class ReversibleJump:
         Mixtures: short chains from starts of their own that each chain sends out before it is
         tuned. All chains then try to leap to the allocations that those of any chain have found,
         with subset and coefficients anew; 0 is no leaps.
+    until, most_sweeps
+        "converged": make more sweeps until the chains agree (R-hat <= 1.01 of the size and of every
+        input): `sweeps`, and each time half as many again from the same seed, up to `most_sweeps`
+        (None: eight times `sweeps`). None: `sweeps` and no more. An R-hat that decides when to stop
+        is a little too good (`until.py`).
     """
 
     hyper: Any = None
@@ -68,6 +75,8 @@ class ReversibleJump:
     proposals: str = "data"
     rungs: int = 1
     scouts: int = 16
+    until: str | None = None
+    most_sweeps: int | None = None
 
     def __post_init__(self) -> None:
         positive_integer(self.sweeps, "sweeps")
@@ -79,6 +88,9 @@ class ReversibleJump:
         positive_integer(self.rungs, "rungs")
         as_count(self.scouts, "scouts")
         one_of(self.proposals, PROPOSALS, "proposals")
+        check_until(self.until, self.most_sweeps, "most_sweeps")
+        if self.until is not None and self.thin is not None:
+            raise InputError("thin fixes the number of sweeps, so until has none to add")
 
     def plan(self, draws: int) -> Plan:
         """Give the sweeps of a chain that keeps `draws` of them."""

@@ -26,7 +26,6 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.compile import without_log
 from ardvark.inference.convergence import SamplerDraws, moving_elements, rhat_problems
 from ardvark.inference.forms import (
     FORMS,
@@ -37,6 +36,7 @@ from ardvark.inference.forms import (
     names_to_store,
     recover_precisions,
 )
+from ardvark.inference.progress import silent
 from ardvark.models.checks import one_of, positive_integer
 
 __all__ = ["SMC", "SPREAD_MAX", "sample_smc"]
@@ -103,7 +103,7 @@ def sample_smc(
     form = form_to_sample(model, settings.form)
     _starts_from_prior(form.model)
     begin = time.perf_counter()
-    with without_log(not progressbar):
+    with silent("pymc", not progressbar):
         tree = pm.sample_smc(
             draws,
             model=form.model,

@@ -39,7 +39,7 @@ ep = av.fit(model, "ep", draws=draws, random_seed=2)
 laplace = av.fit(model, "laplace", draws=draws, random_seed=3)
 trees = {"ep": ep, "laplace": laplace, "exact": exact}
 columns = ["worst_mean_error", "worst_sd_ratio", "khat", "log_evidence", "seconds"]
-av.compare(trees, reference="exact")[columns]
+av.compare(trees, reference="exact", detail=True)[columns]
 
 # %% [markdown]
 # The means of Laplace are those of the mode: too small, row after row. EP matches moments.

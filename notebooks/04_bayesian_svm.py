@@ -164,7 +164,7 @@ with warnings.catch_warnings():
     }
 print("NUTS says:", answers["nuts"].attrs["problems"])
 columns = ["worst_mean_error", "worst_sd_ratio", "log_evidence", "seconds"]
-av.compare(answers, reference="slices")[columns]
+av.compare(answers, reference="slices", detail=True)[columns]
 
 # %%
 new = np.linspace(-4, 4, 200)[:, None]

@@ -42,7 +42,7 @@ X = rng.normal(size=(30, 3))
 t = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
 separable = av.models.ard_classification(X, t, alpha=np.full(4, 0.05))
 trees = {name: av.fit(separable, name, **settings) for name in ("laplace", "ep", "vb", "exact")}
-av.compare(trees, reference="exact")[columns]
+av.compare(trees, reference="exact", detail=True)[columns]
 
 # %%
 figure, axis = plt.subplots(figsize=(6, 2.8))
@@ -67,7 +67,7 @@ X = rng.normal(size=(12, 200)) / np.sqrt(200)
 t = (X[:, :20].sum(axis=1) > 0).astype(int)
 wide = av.models.ard_classification(X, t, alpha=np.full(201, 0.2))
 trees = {name: av.fit(wide, name, **settings) for name in ("laplace", "ep", "vb", "exact")}
-av.compare(trees, reference="exact")[columns]
+av.compare(trees, reference="exact", detail=True)[columns]
 
 # %% [markdown]
 # Weight by weight little is wrong with any of them (the worst of 201 is off by a quarter of an sd):
@@ -135,7 +135,7 @@ trees = {"evidence": av.fit(model, "laplace", **settings)}
 trees["same"] = av.fit(model, av.Exact(hyper=av.Fixed(trees["evidence"])), **settings)
 sampled = av.Laplace(hyper=av.Sampled())
 trees["full"] = av.fit(model, sampled, **{**settings, "draws": 1000})
-av.compare(trees, reference=["same", "full"]).loc[
+av.compare(trees, reference=["same", "full"], detail=True).loc[
     [("evidence", "same"), ("evidence", "full")], ["compares", *columns]
 ]
 

@@ -124,7 +124,7 @@ nuts.attrs["problems"]
 
 # %%
 columns = ["worst_mean_error", "worst_sd_ratio", "khat", "seconds"]
-av.compare({"vb": vb, "nuts": nuts}, reference="nuts")[columns]
+av.compare({"vb": vb, "nuts": nuts}, reference="nuts", detail=True)[columns]
 
 # %%
 grid = np.column_stack([np.linspace(-2, 2, 60), np.zeros(60)])

@@ -68,7 +68,7 @@ for section, part in numbers.items():
 
 # %%
 both = ["compares", "worst_mean_error", "worst_mean_error_at", "worst_sd_ratio", "khat"]
-av.compare(trees, reference=["exact", "full"])[both]
+av.compare(trees, reference=["exact", "full"], detail=True)[both]
 
 # %% [markdown]
 # An error is in units of the reference's posterior sd: 0.1 is invisible in a plot, 0.25 is a

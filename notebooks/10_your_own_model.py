@@ -69,7 +69,7 @@ trees = {
     ),
     "nuts": av.fit(counts, av.NUTS(predictor="log_rate"), **settings),
 }
-av.compare(trees, reference="nuts")[["compares", *columns]]
+av.compare(trees, reference="nuts", detail=True)[["compares", *columns]]
 
 # %% [markdown]
 # `laplace, sampled` is exact: Laplace's Gaussian only proposes. What the others differ in is the

@@ -41,6 +41,7 @@ ARRAY_LAYER = {
         "exact",
         "exact_kernels",
         "truncated_normal",
+        "until",
         "bilinear_basis",
         "bilinear_moments",
         "block_moves",

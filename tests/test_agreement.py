@@ -5,9 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.stats import wasserstein_distance
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.agreement import agreement, compare
+from ardvark.diagnostics.agreement import _wasserstein, agreement, compare
 from ardvark.diagnostics.verdict import verdict
 from ardvark.errors import InputError
 
@@ -32,7 +33,7 @@ def laplace(seed, mean=MEAN, sd=SD, **settings):
 
 
 def judged(tree, reference, name="laplace"):
-    table = compare({name: tree, "nuts": reference}, "nuts")
+    table = compare({name: tree, "nuts": reference}, "nuts", detail=True)
     return table.loc[name], *verdict(table.loc[name])
 
 
@@ -135,7 +136,7 @@ def test_hyperparameters_are_compared_only_if_both_sampled_them(nuts):
     assert roles["alpha[x0]"] == "hyperparameter" and "eta[0]" not in roles
     assert "alpha[x0]" not in agreement(laplace(13), full[0]).index
     moved = replaced(full[0], "posterior", alpha=full[0]["posterior"]["alpha"] * 5)
-    assert compare({"a": moved, "b": full[1]}, "b").at["a", "worst_mean_error"] < 0.1
+    assert compare({"a": moved, "b": full[1]}, "b", detail=True).at["a", "worst_mean_error"] < 0.1
 
 
 def test_any_names_of_weights_do(nuts):
@@ -174,7 +175,7 @@ def test_like_with_like_needs_the_same_hyperparameters(nuts):
         "other": laplace(32, alpha=ALPHA * 1.01),
         "nuts": full,
     }
-    table = compare(trees, ["nuts fixed", "nuts"])
+    table = compare(trees, ["nuts fixed", "nuts"], detail=True)
     kinds = table["compares"]
     assert kinds["laplace", "nuts fixed"] == "approximation error"
     assert kinds["laplace", "nuts"] == "price of fixing the hyperparameters"
@@ -276,7 +277,7 @@ def test_no_convergence_is_always_bad(nuts):
 
 def test_too_few_draws_are_no_praise():
     few = [laplace(56 + k, draws=10) for k in (0, 1)]
-    row = compare({"a": few[0], "b": few[1]}, "b").loc["a"].copy()
+    row = compare({"a": few[0], "b": few[1]}, "b", detail=True).loc["a"].copy()
     row["worst_mean_error"] = 0.05
     level, sentence = verdict(row)
     assert row["mean_error_mcse"] > 0.1
@@ -288,7 +289,7 @@ def test_too_few_draws_are_no_praise():
 
 def test_evidence_loo_time_and_settings_are_carried(nuts):
     trees = {"laplace": laplace(60, hyper="evidence"), "nuts": nuts}
-    table = compare(trees, "nuts")
+    table = compare(trees, "nuts", detail=True)
     row = table.loc["laplace"]
     assert (row["method"], row["hyper"], row["reference"]) == ("laplace", "evidence", "nuts")
     assert row["log_evidence"] == -7.0 and row["seconds"] == 0.5 and row["converged"]
@@ -297,14 +298,27 @@ def test_evidence_loo_time_and_settings_are_carried(nuts):
     assert row["elpd_loo_se"] == pytest.approx(loo.se)
     assert row["loo_high_khat"] == 0
     assert np.isnan(table.at["nuts", "log_evidence"])
-    bare = compare({"a": without(trees["laplace"], "log_likelihood"), "nuts": nuts}, "nuts")
+    bare = compare(
+        {"a": without(trees["laplace"], "log_likelihood"), "nuts": nuts}, "nuts", detail=True
+    )
     assert np.isnan(bare.at["a", "elpd_loo"])
 
 
 def test_bad_arguments_are_named(nuts):
     with pytest.raises(InputError, match=r"asked for 'hmc', found 'nuts'"):
-        compare({"nuts": nuts}, "hmc")
+        compare({"nuts": nuts}, "hmc", detail=True)
     with pytest.raises(InputError, match="no name given"):
-        compare({"nuts": nuts}, [])
+        compare({"nuts": nuts}, [], detail=True)
     with pytest.raises(InputError, match=r"trees\['x'\].*found Dataset"):
-        compare({"nuts": nuts, "x": xr.Dataset()}, "nuts")
+        compare({"nuts": nuts, "x": xr.Dataset()}, "nuts", detail=True)
+
+
+@pytest.mark.parametrize("sizes", [((4, 50), (4, 50)), ((4, 30), (2, 47)), ((1, 7), (3, 1))])
+def test_wasserstein_of_all_weights_at_once_is_that_of_scipy(sizes):
+    rng = np.random.default_rng(8)
+    ours, theirs = (np.round(rng.normal(size=(*size, 5)), 1) for size in sizes)  # with ties
+    ours[0, 0, 3] = np.nan
+    found = _wasserstein(ours, theirs)
+    for k in range(5):
+        expected = wasserstein_distance(ours[:, :, k].ravel(), theirs[:, :, k].ravel())
+        assert np.isnan(found[k]) if k == 3 else found[k] == pytest.approx(expected, abs=1e-14)

@@ -30,7 +30,7 @@ def bare(answer):
 
 
 def called(answer, reference):
-    row = compare({"q": answer, "nuts": reference}, "nuts").loc["q"]
+    row = compare({"q": answer, "nuts": reference}, "nuts", detail=True).loc["q"]
     return row, *verdict(row)
 
 
@@ -91,12 +91,12 @@ def test_bounds_hold_and_are_refused_where_the_weights_are_heavy():
     heavy = bounds(tree(8, target_sd=3 * SD))
     assert np.isnan(heavy.d2) and "above 0.7" in heavy.refused
     assert "no densities" in bounds(tree(9, method="nuts")).refused
-    row = compare({"q": answer, "p": tree(10, method="nuts")}, "p").loc["q"]
+    row = compare({"q": answer, "p": tree(10, method="nuts")}, "p", detail=True).loc["q"]
     assert row["d2"] == found.d2 and row["mean_error_bound"] == found.mean_error
 
 
 def test_differences_of_elpd_are_paired(nuts):
-    row = compare({"q": tree(11), "nuts": nuts}, "nuts").loc["q"]
+    row = compare({"q": tree(11), "nuts": nuts}, "nuts", detail=True).loc["q"]
     assert abs(row["elpd_difference"]) < 0.2  # the same posterior
     assert row["elpd_difference_se"] < 0.2 * row["elpd_loo_se"]
     assert row["speed_up"] == 1.0
@@ -157,7 +157,7 @@ def rates(pairs, sd=1.0, shift=0.0, draws=500):
         sticky = (0.0, 0.4, 0.7)[pair % 3]
         settings = {"method": "nuts", "draws": draws, "autocorrelation": sticky}
         reference = bare(gaussian_tree(rng(41, pair), MEAN, SD, **settings))
-        _, sentence = verdict(compare({"q": answer, "p": reference}, "p").loc["q"])
+        _, sentence = verdict(compare({"q": answer, "p": reference}, "p", detail=True).loc["q"])
         for kind, words in KINDS.items():
             # "the correlation ... is off by" is no call of a mean
             parts = [p for p in sentence.split(", ") if kind == "correlation" or "corr" not in p]
@@ -195,7 +195,7 @@ def test_error_and_price_stand_side_by_side():
         "nuts": tree(62, MEAN + SD, 1.5 * SD, method="nuts", hyper="posterior"),
     }
     trees["exact"] = without(trees["exact"], "sample_stats")
-    table = compare(trees)
+    table = compare(trees, detail=True)
     row = table.loc["laplace"]
     assert (row["error_against"], row["price_against"]) == ("exact", "nuts")
     assert row["error_mean"] == pytest.approx(0.2, abs=0.1)
@@ -208,7 +208,7 @@ def test_error_and_price_stand_side_by_side():
     assert table.loc["nuts", ["error_against", "price_against"]].isna().all()
     assert table.at["nuts", "verdict"] == "nuts: a reference itself."
     assert table.at["exact", "price_against"] == "nuts"
-    alone = compare({"laplace": trees["laplace"]})
+    alone = compare({"laplace": trees["laplace"]}, detail=True)
     assert alone.at["laplace", "verdict"] == "laplace: no reference to hold it against."
     with pytest.raises(ValueError, match="found Dataset"):
-        compare({"x": xr.Dataset()})
+        compare({"x": xr.Dataset()}, detail=True)

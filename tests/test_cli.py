@@ -49,7 +49,7 @@ def fitted(monkeypatch):
         common = {"features": FEATURES, "draws": 200, "rows": 30, "attrs": {"random_seed": 1}}
         if method == "laplace":
             return gaussian_tree(rng, MEAN, SD, hyper="evidence", **common)
-        hyper = "posterior" if method == "nuts" else "fixed"
+        hyper = "posterior" if getattr(method, "hyper", "") is None else "fixed"
         return gaussian_tree(rng, MEAN, SD, method="nuts", hyper=hyper, **common)
 
     monkeypatch.setattr(av, "fit", fit, raising=False)
@@ -267,11 +267,12 @@ def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
     assert main(["report", str(csv), "--out", str(out), "--draws", "200", "--seed", "7"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(str(out))
+    assert "nuts: fitting until its checks pass, at most 1600 draws a chain" in captured.err
     assert "nuts_fixed: done" in captured.err
     page = out.read_text("utf-8")
     assert "ardvark report" in page and "--model ard_classification" in page
-    names = [method if isinstance(method, str) else "fixed" for _, method, _ in fitted]
-    assert names == ["laplace", "ep", "vb", "nuts", "fixed"]
+    names = [m if isinstance(m, str) else type(m).__name__ for _, m, _ in fitted]
+    assert names == ["laplace", "ep", "vb", "NUTS", "NUTS"]
     settings = fitted[-1][2]
     assert settings["random_seed"] == 7 and settings["draws"] == 200 and not settings["progressbar"]
     X = fitted[0][0]["X"].get_value()
@@ -314,7 +315,7 @@ def test_a_default_method_that_refuses_the_model_is_left_out_and_told(
     normal, refusing = av.fit, {"vb"}
 
     def fit(model, method, **settings):
-        if isinstance(method, str) and method in refusing:
+        if (method if isinstance(method, str) else type(method).__name__.lower()) in refusing:
             raise UnsupportedPair(f"{method} cannot: ask another.")
         return normal(model, method, **settings)
 

@@ -9,7 +9,7 @@ import ardvark as av
 from ardvark.diagnostics.agreement import agreement, compare
 from ardvark.diagnostics.judges import choose_reference, may_judge
 from ardvark.diagnostics.verdict import verdict
-from ardvark.inference.judge import judges_at
+from ardvark.inference.judge import by_cost, judges_at
 from ardvark.tasks import Output, Task, at_same_hyperparameters
 
 RNG = np.random.default_rng(11)
@@ -28,8 +28,14 @@ def fit(model, method, **settings):
     ("build", "judges"),
     [
         (lambda: av.models.ard_regression(X, T), ["exact", "nuts"]),
-        (lambda: av.models.ard_classification(X, LABEL), ["exact", "nuts"]),
-        (lambda: av.models.ard_classification(X, LABEL, link="logit"), ["nuts"]),
+        (
+            lambda: av.models.ard_classification(X, LABEL),
+            ["elliptical_slice", "exact", "nuts"],
+        ),
+        (
+            lambda: av.models.ard_classification(X, LABEL, link="logit"),
+            ["elliptical_slice", "nuts"],
+        ),
         (
             lambda: av.models.trigonometric_svm(
                 X, LABEL, kernel=av.ARDGaussian(1.0, [0.5, 0.5], 1.0)
@@ -51,12 +57,50 @@ def test_a_command_judges_without_nuts_where_it_can():
     quiet = Output(quiet=True)
     found = at_same_hyperparameters(model, trees, Task(draws=200), quiet)
     assert list(found) == ["exact_fixed"]
-    table = compare(trees | found)
+    table = compare(trees | found, detail=True)
     assert table.at["laplace", "error_against"] == "exact_fixed"
     assert table.at["laplace", "error_mean"] < 0.15  # a Gaussian posterior: Laplace is exact
     logit = av.models.ard_classification(X, LABEL, link="logit")
     trees = {"laplace": fit(logit, "laplace")}
-    assert at_same_hyperparameters(logit, trees, Task(draws=200), quiet) == {}
+    found = at_same_hyperparameters(logit, trees, Task(draws=200), quiet)
+    assert list(found) == ["slices_fixed"]
+    assert found["slices_fixed"].attrs["converged"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "cheapest"),
+    [
+        # seconds of 8000 draws as measured, and the effective size of the worst weight by slices
+        (20, 100, "exact"),  # 0.1; slices 2.1 for 160
+        (50, 50, "exact"),  # 1.2; slices 0.8 for 110
+        (100, 200, "exact"),  # 8; slices 1.1 for 30
+        (200, 1000, "exact"),  # 10; slices 9 for 13
+        (100, 10, "elliptical_slice"),  # 0.15 for 2400; exact 2.9
+        (569, 10, "elliptical_slice"),  # 0.3 for 3500; exact 186
+        (569, 30, "elliptical_slice"),  # 0.5 for 2300; exact refuses
+        (2000, 20, "elliptical_slice"),  # 1.0 for 3100
+    ],
+)
+def test_the_cheapest_of_a_probit_is_that_of_a_stopwatch(rows, weights, cheapest):
+    """wdbc (569 x 30) had `exact` as its judge, 20 s where slices take one."""
+    methods = ["nuts", "exact", "elliptical_slice"]
+    assert by_cost(methods, rows, weights, 8000)[0] == cheapest
+    assert by_cost(methods, rows, weights, 8000) == by_cost(methods[::-1], rows, weights, 8000)
+
+
+def test_a_judge_that_fails_its_own_checks_gives_way_to_the_next(monkeypatch):
+    model = av.models.ard_classification(X, LABEL)
+    laplace, asked = fit(model, "laplace"), []
+
+    def answer(model, settings, **_):
+        asked.append(type(settings).__name__)
+        rng = np.random.default_rng(1)
+        attributes = {"converged": asked[-1] != "EllipticalSlice"}
+        return gaussian_tree(rng, np.zeros(3), np.ones(3), method="nuts", attrs=attributes)
+
+    monkeypatch.setattr(av, "fit", answer, raising=False)
+    found = at_same_hyperparameters(model, {"laplace": laplace}, Task(), Output(quiet=True))
+    assert asked == ["EllipticalSlice", "Exact"] and list(found) == ["exact_fixed"]
 
 
 def test_exact_draws_may_judge_and_approximations_may_not():
@@ -79,7 +123,7 @@ def test_a_price_says_nothing_of_the_weights_of_importance():
     mean, sd = np.zeros(3), np.ones(3)
     narrow = gaussian_tree(rng, mean, sd, hyper="evidence", target_sd=3 * sd)
     full = gaussian_tree(rng, mean, sd, method="nuts", hyper="posterior")
-    row = compare({"laplace": narrow, "nuts": full}, "nuts").loc["laplace"]
+    row = compare({"laplace": narrow, "nuts": full}, "nuts", detail=True).loc["laplace"]
     assert row["khat"] > 0.7
     level, sentence = verdict(row)
     assert level == "good" and "k-hat" not in sentence
@@ -104,6 +148,8 @@ def test_mixtures_are_compared_by_their_inputs_alone():
     one, two = mixture([0.3, 0.9995, 0.0], 3), mixture([0.3, 1.0, 0.0], 4)
     table = agreement(one, two)
     assert set(table.index) <= {f"included[x{j}]" for j in range(3)}
-    assert verdict(compare({"a": one, "b": two}, "b").loc["a"])[0] == "good"
-    other = verdict(compare({"a": mixture([0.8, 1.0, 0.0], 5), "b": two}, "b").loc["a"])
+    assert verdict(compare({"a": one, "b": two}, "b", detail=True).loc["a"])[0] == "good"
+    other = verdict(
+        compare({"a": mixture([0.8, 1.0, 0.0], 5), "b": two}, "b", detail=True).loc["a"]
+    )
     assert other[0] == "bad" and "included[x0]" in other[1]

@@ -124,7 +124,7 @@ def test_only_the_top_of_the_prior_is_scaled(classes):
     assert "not handed over" in sensitivity_part(Case(classes[1], None))["sentence"]
 
 
-def test_a_prior_that_rules_and_one_that_does_not():
+def test_a_prior_that_rules_and_one_that_does_not(caplog):
     """Known truth: with precision 4000 the prior is the answer, with 0.01 the data are."""
     levels = {}
     for alpha in (400.0, 0.01):
@@ -133,6 +133,7 @@ def test_a_prior_that_rules_and_one_that_does_not():
         levels[alpha] = part["level"], {r["weight"]: r["prior"] for r in part["rows"]}
     assert levels[400.0][0] == "warn" and levels[400.0][1]["w[x0]"] > 0.05
     assert levels[0.01][0] == "good" and max(levels[0.01][1].values()) < 0.05
+    assert not caplog.records  # ArviZ told the reader of a report to read a book
 
 
 def test_thinned_draws_give_the_same_sensitivities_and_what_is_not_known_is_no_pass(monkeypatch):

@@ -211,7 +211,8 @@ def user_poisson(n=60):
     return model, z, y
 
 
-def test_a_users_own_likelihood_is_predicted_by_simulation():
+def test_a_users_own_likelihood_is_predicted_by_simulation(caplog):
+    caplog.set_level("INFO", "pymc.sampling.forward")
     model, _, _ = user_poisson()
     tree = av.fit(model, av.Laplace(predictor="lin"), draws=1000, random_seed=0)
     new = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, -1.0]])
@@ -227,6 +228,7 @@ def test_a_users_own_likelihood_is_predicted_by_simulation():
     assert np.abs((p.sel(statistic="mean") - expected) / (sd / np.sqrt(4000))).max() < 4
     np.testing.assert_allclose(p.sel(statistic="sd"), sd, rtol=0.1)
     assert len(model.coords["obs"]) == 60 and model["y_seen"].get_value().shape == (60,)
+    assert "Sampling: [y]" not in caplog.text
 
 
 def test_constant_inputs_cannot_be_predicted_from():

@@ -186,7 +186,7 @@ def test_exact_is_the_yardstick_of_ep_and_laplace():
     assert abs(laplace["fit"].log_evidence.item() - truth) > abs(
         ep["fit"].log_evidence.item() - truth
     )
-    table = av.compare({"ep": ep, "exact": exact}, reference="exact")
+    table = av.compare({"ep": ep, "exact": exact}, reference="exact", detail=True)
     assert table.loc["ep", "compares"] == "approximation error"
     assert table.loc["ep", "worst_mean_error"] < 4 * np.sqrt(2 / 8000) + 0.02
     assert exact["posterior"].attrs["sampling_kind"] == "iid"

@@ -110,7 +110,7 @@ def test_users_own_model_by_laplace_and_nuts_and_compared():
     laplace = av.fit(model, av.Laplace(predictor="log_rate"), draws=500, random_seed=1)
     nuts = av.fit(model, av.NUTS(predictor="log_rate"), draws=500, random_seed=1, progressbar=False)
     assert nuts.attrs["model"] == "user graph" and nuts.attrs["converged"]
-    table = av.compare({"laplace": laplace, "nuts": nuts}, reference="nuts")
+    table = av.compare({"laplace": laplace, "nuts": nuts}, reference="nuts", detail=True)
     row = table.loc["laplace"]
     assert row["compares"] == "approximation error"  # no hyperparameters: like with like
     expected = np.abs(laplace["fit"].mean_vector.values - truth["mean"]) / truth["sd"]

@@ -407,3 +407,12 @@ def test_caution_of_a_fit_is_shown(trees, tmp_path):
     warned[first].attrs["caution"] = "the prior of w[x0] is very wide. Check with Exact()."
     page, _ = written(warned, tmp_path)
     assert f"{first}: the prior of w[x0] is very wide." in page and "Check with Exact()." in page
+
+
+def test_chains_that_were_to_go_on_say_how_far_they_went(trees, tmp_path):
+    longer = trees["nuts"].copy()
+    longer.attrs["sampler"] = json.dumps({"draws": 500, "most_draws": 8000})
+    _, numbers = written(trees | {"nuts": longer}, tmp_path)
+    budget = {c["name"]: c["most_draws"] for c in numbers["reference"]["chains"]}
+    assert budget["nuts"] == 8000 and budget["nuts_fixed"] is None
+    assert "of at most 8000 draws a chain" in numbers["reference"]["sentence"]

@@ -36,7 +36,7 @@ def row_of(html, name):
 
 
 def test_a_comparison_is_a_data_frame_with_signs(trees):
-    table = compare(trees, "nuts")
+    table = compare(trees, "nuts", detail=True)
     assert isinstance(table, pd.DataFrame) and isinstance(table, Comparison)
     pd.testing.assert_frame_equal(pd.DataFrame(table), table, check_frame_type=False)
     html = table._repr_html_()
@@ -59,13 +59,33 @@ def test_a_price_is_no_failure_and_a_stranger_is_not_judged(trees):
     table = compare({name: trees[name] for name in ("good", "full")}, "full")
     price = row_of(table._repr_html_(), "good")
     assert table.loc["good", "worst_mean_error"] > 1 and "▲" in price and "✗" not in price
-    other = compare({"good": trees["good"], "other": make(4, alpha=[2.0, 2.0, 2.0])}, "other")
+    other = compare(
+        {"good": trees["good"], "other": make(4, alpha=[2.0, 2.0, 2.0])}, "other", detail=True
+    )
     assert other.loc["good", "compares"] == "different hyperparameters"
     assert other[["worst_mean_error"]]._repr_html_().count("✓") == 0
     both = compare(trees)
     assert isinstance(both, Comparison) and "✗" in both._repr_html_()
     several = compare(trees, ["nuts", "full"])
     assert "good against full" in several._repr_html_()
+
+
+def test_by_default_a_comparison_has_what_a_person_reads(trees):
+    """It had 33 columns, and no word on what they come to."""
+    short, full = compare(trees, "nuts"), compare(trees, "nuts", detail=True)
+    assert list(short) == ["worst_mean_error", "worst_sd_ratio", "khat", "seconds", "conclusion"]
+    assert len(full.columns) > 30
+    pd.testing.assert_frame_equal(pd.DataFrame(short), pd.DataFrame(full[list(short)]))
+    assert short.at["good", "conclusion"] == "safe for means and intervals"
+    assert short.at[HOSTILE, "conclusion"] == "do not rely on it"
+    assert short.at["nuts", "conclusion"] == "this is the reference"
+    beside, all_beside = compare(trees), compare(trees, detail=True)
+    assert len(beside.columns) == 6 and len(all_beside.columns) > 15
+    assert beside.at["good", "conclusion"].startswith("safe for means and intervals; fixing the ")
+    assert beside.at["full", "conclusion"] == "a reference itself"
+    several = compare(trees, ["nuts", "full"])
+    assert several.loc[("good", "full"), "conclusion"].startswith("fixing the hyperparameters")
+    assert "▲" in row_of(several._repr_html_(), "good against full")  # a price is no failure
 
 
 def test_a_card_says_what_is_known(trees):

@@ -221,7 +221,7 @@ def test_machines_are_not_held_against_the_softmax(model):
     machines = fitted(model, av.Evidence())
     joint = fitted(model, av.Fixed(machines))
     assert joint.attrs["coupling"] == "softmax"
-    table = av.compare({"machines": machines, "joint": joint}, reference="joint")
+    table = av.compare({"machines": machines, "joint": joint}, reference="joint", detail=True)
     assert table.loc["machines", "compares"] == "different likelihoods"
     assert not table.loc["machines", "like_with_like"]
     level, sentence = verdict(table.loc["machines"])

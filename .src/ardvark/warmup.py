@@ -1,0 +1,1 @@
+../../ardvark/warmup.py
