@@ -22,6 +22,7 @@ from ardvark.inference.compile import replaced_data
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
+from ardvark.inference.threads import interruptible
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
 from ardvark.models.checks import as_seed, positive_integer
@@ -88,7 +89,8 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run) -> xr.DataTree:
     route = fit_route(METHODS[name].kind, model)
     if route is None:
         raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
-    groups, facts = route(model, name, settings, run)
+    with interruptible():
+        groups, facts = route(model, name, settings, run)
     if facts.get("caution"):
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:

@@ -93,6 +93,7 @@ ARRAY_LAYER = {
         "projection",
         "reconstruction",
         "smo",
+        "threads",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}

@@ -8,6 +8,7 @@ import ardvark as av
 from ardvark.inference.graph import read_model
 from ardvark.inference.sampled_kernels import LOGIT, PROBIT, run_chain
 from ardvark.inference.slice_theta import ThetaSweep, slice_move
+from ardvark.inference.threads import unwatched
 
 QUIET = {"progressbar": False, "random_seed": 3}
 
@@ -168,8 +169,9 @@ def successive(family, rounds, fault=None, d=3, n=6, a=2.5, b=1.5):
         source = before if fault == "stale data" else w
         sign, before = draw_labels(family, A @ source, rng), w.copy()
         run_chain(
-            A, AT, offset, family, sign, sign, told, rate, w, alpha, 0, 1, kernel, True, rng, *out
-        )
+            A, AT, offset, family, sign, sign, told, rate, w, alpha, 0, 1, kernel, True, rng, *out,
+            unwatched(),
+        )  # fmt: skip
         seen[i] = functionals(w, alpha, A)
     return seen
 
