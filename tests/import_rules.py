@@ -106,6 +106,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "latent",
         "adjoint",
         "conditional",
+        "gamma_form",
         "simulate",
         "slice_theta",
         "step_block",
