@@ -34,6 +34,7 @@ from ardvark.errors import InputError
 from ardvark.inference.graph import read_model
 from ardvark.inference.predict import MOST_DRAWS, Beliefs, predict
 from ardvark.models.card import card_of
+from ardvark.models.checks import Seed, as_seed
 
 __all__ = [
     "Curve",
@@ -286,7 +287,7 @@ def calibration_curve(
     *,
     level: float = 0.9,
     bootstrap: int = 500,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> Curve:
     """Monotone frequencies by forecast (PAV), with the band they keep to if forecasts are right.
 
@@ -302,7 +303,7 @@ def calibration_curve(
         raise InputError("probability must be from 0 to 1, observed 0 or 1")
     order = np.lexsort((-t, p))  # ties pooled: within one forecast the events first
     p, t = p[order], t[order]
-    drawn = np.random.default_rng(random_seed).random((bootstrap, len(p))) < p
+    drawn = np.random.default_rng(as_seed(random_seed)).random((bootstrap, len(p))) < p
     curves = np.array([_isotonic(p, row.astype(float)) for row in drawn])
     lower, upper = np.quantile(curves, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
     frequency = _isotonic(p, t)

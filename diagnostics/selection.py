@@ -41,7 +41,7 @@ from ardvark.diagnostics.relevance import (
 )
 from ardvark.diagnostics.subsets import inclusion
 from ardvark.errors import InputError
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = [
     "Relevances",
@@ -69,7 +69,7 @@ def compare_relevance(
     of: str | None = None,
     *,
     resamples: int = 200,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> pd.DataFrame:
     """Put what several fits say of each input into one table.
 

@@ -38,7 +38,7 @@ __all__ = [
 
 REFRESH = 6  # sweeps between two fresh factorisations
 SQRT_HALF, SQRT_TWO_OVER_PI, HALF_LOG_TWO_PI = sqrt(0.5), sqrt(2.0 / np.pi), 0.5 * log(2 * np.pi)
-LONG = 1e7  # operations of one sweep, some hundredths of a second in all
+LONG = 1e8  # operations of one sweep, about a hundredth of a second
 MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
 GAUSSIAN = -1.0  # in the place of s: rows are (mean, precision) instead of (sign, -)
 # No flag that would let the compiler forget NaN or infinity.
@@ -374,7 +374,7 @@ def sequential(
         return found
 
     rows, k = picture.shape
-    long = 2.0 * rows * k * k > LONG  # a thread of its own costs less than a thousandth of this
+    long = 2.0 * rows * k * k > LONG  # else even most sweeps end in two seconds
     done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = (
         aside(work) if long else work(unwatched())
     )

@@ -25,7 +25,7 @@ from ardvark.inference.runs import Run
 from ardvark.inference.threads import interruptible
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, positive_integer, some_seed
 from ardvark.models.registry import MODELS
 
 __all__ = ["fit", "named_method"]
@@ -37,7 +37,7 @@ def fit(
     *,
     draws: int = 1000,
     chains: int = 4,
-    random_seed: int | None = None,
+    random_seed: Seed = None,
     progressbar: bool = True,
     data: Iterable[Mapping[str, Any]] | None = None,
 ) -> Any:
@@ -51,8 +51,9 @@ def fit(
         `av.Laplace()`, `av.NUTS(hyper=av.Fixed(tree))`, ... or a name with default settings.
     draws, chains : int
         Draws per chain. Approximations give independent draws in as many pseudo-chains.
-    random_seed : int, optional
-        Same seed, same result. Without one a seed is drawn and recorded in the tree.
+    random_seed : int, Generator or SeedSequence, optional
+        Same seed, same result. Without one a seed is drawn. The integer that was used, also of a
+        NumPy Generator, is recorded in the tree.
     progressbar : bool
         Show what takes longer than two seconds.
     data : iterable of mappings, optional
@@ -67,7 +68,7 @@ def fit(
     run = Run(
         positive_integer(draws, "draws"),
         positive_integer(chains, "chains"),
-        _the_seed(random_seed),
+        some_seed(random_seed),
         bool(progressbar),
     )
     _check_model(model)
@@ -126,11 +127,6 @@ def named_method(method: Any) -> tuple[str, Any]:
         f"{', '.join(e.settings + '()' for e in METHODS.values())}; "
         f"got {method!r}"
     )
-
-
-def _the_seed(random_seed: int | None) -> int:
-    seed = as_seed(random_seed)
-    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
 
 
 def _check_model(model: Any) -> None:

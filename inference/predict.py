@@ -28,6 +28,7 @@ from ardvark.inference.latent import LatentGaussian
 from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
+from ardvark.models.checks import Seed, some_seed
 from ardvark.models.inputs import scaled_like
 
 __all__ = ["MOST_DRAWS", "Beliefs", "class_table", "predict", "row_table"]
@@ -44,7 +45,7 @@ def predict(
     weights: str | tuple[str, ...] | None = None,
     predictor: str | None = None,
     bayes_point: bool = False,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> xr.DataArray:
     """Predict the target at new rows.
 
@@ -62,7 +63,7 @@ def predict(
         Names in the graph, when they differ from those of the fit.
     bayes_point : bool
         Predict at the posterior mean of η, as if it were known: Qi04 (3) instead of (2).
-    random_seed : int
+    random_seed : int, Generator or SeedSequence
         For likelihoods that are neither two-class nor Gaussian, where the answer is made of draws.
 
     Returns
@@ -72,14 +73,14 @@ def predict(
     """
     if "posterior" not in tree.children:
         raise InputError("tree has no posterior group: it is not the tree of a fit")
-    route = prediction_route(model)
+    route, seed = prediction_route(model), some_seed(random_seed)
     if route is not None:
         if bayes_point:
             raise UnsupportedPair(
                 f"bayes_point=True: not for {family_of(model)!r} models, which "
                 "have no affine predictor whose mean could be taken"
             )
-        return _by_family(route, model, tree, X_new, random_seed)
+        return _by_family(route, model, tree, X_new, seed)
     card = card_of(model)
     if card is not None and card.gaussian is not None:
         model = card.gaussian()  # given the weights, their prior no longer matters
@@ -103,7 +104,7 @@ def predict(
             return class_table(model, np.stack([1.0 - positive, positive], axis=1))
         moments = belief.gaussian_noise()
     if moments is None:
-        moments = _by_simulation(model, latent, tree, values, random_seed)
+        moments = _by_simulation(model, latent, tree, values, seed)
     return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
 
 

@@ -18,6 +18,7 @@ from ardvark.models.inputs import Inputs, as_inputs
 from ardvark.models.tables import Array, as_array, as_numeric, is_number, listed, warn
 
 __all__ = [
+    "Seed",
     "as_binary",
     "as_classes",
     "as_count",
@@ -30,12 +31,14 @@ __all__ = [
     "one_of",
     "positive",
     "positive_integer",
+    "some_seed",
     "warn_about_columns",
     "warn_about_target",
 ]
 
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
+type Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 ODD_TARGET = 30.0  # root mean square of t beyond which the default hyperprior is far off
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
@@ -252,14 +255,29 @@ def as_count(value: Any, argument: str) -> int:
 
 
 def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:
-    """Check a seed: None or an integer from 0 to 2**63 - 1."""
+    """Give a seed as an integer, or None.
+
+    A NumPy Generator gives its next number, so it moves on with every call; a SeedSequence always
+    gives the same. Both can be written down then, as any other seed.
+    """
     if random_seed is None:
         return None
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**32))
+    if isinstance(random_seed, np.random.SeedSequence):
+        return int(random_seed.generate_state(1)[0])
     if not _is_integer(random_seed) or not 0 <= random_seed < 2**63:
         raise InputError(
-            f"{argument} must be None or an integer from 0 to 2**63 - 1, got {random_seed!r}."
+            f"{argument} must be None, an integer from 0 to 2**63 - 1, a NumPy Generator or a "
+            f"SeedSequence, got {random_seed!r}."
         )
     return int(random_seed)
+
+
+def some_seed(random_seed: Any) -> int:
+    """Give a seed as an integer, a fresh one for None."""
+    seed = as_seed(random_seed)
+    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
 
 
 def one_of(value: Any, choices: Iterable[str], argument: str) -> str:
