@@ -37,6 +37,7 @@ from ardvark.inference.forms import gaussian_form
 from ardvark.inference.graph import read_model
 from ardvark.inference.predict import Beliefs, predict
 from ardvark.models.card import card_of
+from ardvark.models.checks import Seed, as_seed
 from ardvark.models.inputs import as_inputs
 from ardvark.models.tables import as_frame
 
@@ -302,7 +303,7 @@ def calibration_curve(
     *,
     level: float = 0.9,
     bootstrap: int = 500,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> Curve:
     """Monotone frequencies by forecast (PAV), with the band they keep to if forecasts are right.
 
@@ -318,7 +319,7 @@ def calibration_curve(
         raise InputError("probability must be from 0 to 1, observed 0 or 1")
     order = np.lexsort((-t, p))  # ties pooled: within one forecast the events first
     p, t = p[order], t[order]
-    drawn = np.random.default_rng(random_seed).random((bootstrap, len(p))) < p
+    drawn = np.random.default_rng(as_seed(random_seed)).random((bootstrap, len(p))) < p
     curves = np.array([_isotonic(p, row.astype(float)) for row in drawn])
     lower, upper = np.quantile(curves, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
     frequency = _isotonic(p, t)

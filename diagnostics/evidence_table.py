@@ -29,6 +29,7 @@ from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.fingerprint import require_model, require_same_data
+from ardvark.models.checks import Seed, as_seed
 
 __all__ = ["BayesFactor", "bayes_factor", "evidence", "evidence_findings"]
 
@@ -51,7 +52,7 @@ class Estimate:
 
 
 def evidence(
-    trees: Mapping[str, xr.DataTree], model: Any = None, *, warp: bool = True, random_seed: int = 1
+    trees: Mapping[str, xr.DataTree], model: Any = None, *, warp: bool = True, random_seed: Seed = 1
 ) -> pd.DataFrame:
     """Put every estimate of the evidence side by side.
 
@@ -77,11 +78,11 @@ def evidence(
         check_model(model)
         require_model(model, trees, data=True)
     notes: list[str] = []
-    rows = []
+    seed, rows = as_seed(random_seed), []
     for quantity, members in _quantities(trees).items():
         found = [e for name in members for e in _estimates(name, trees[name], notes)]
         if model is not None:
-            found += _bridges(members, trees, model, warp, random_seed, notes)
+            found += _bridges(members, trees, model, warp, seed, notes)
         best = _most_precise(found)
         rows += [_row(quantity, estimate, best) for estimate in found]
     table = pd.DataFrame([row[1:] for row in rows], columns=list(COLUMNS))
@@ -245,7 +246,7 @@ def _bridges(
     trees: Mapping[str, xr.DataTree],
     model: Any,
     warp: bool,
-    seed: int,
+    seed: int | None,
     notes: list[str],
 ) -> list[Estimate]:
     from ardvark.inference.bridge_run import bridge

@@ -23,7 +23,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ardvark.diagnostics.selection import Fit, Relevances, moved, read_relevances
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["agreement_table", "rank_agreement"]
 
@@ -38,7 +38,7 @@ def rank_agreement(
     k: int = 5,
     of: str | None = None,
     resamples: int = 200,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> pd.DataFrame:
     """Tell how far the rankings of each pair of fits agree.
 

@@ -37,7 +37,7 @@ from ardvark.inference.fit import named_method
 from ardvark.inference.methods import METHODS
 from ardvark.inference.tree import describe, dims_of
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["sbc"]
 
@@ -70,7 +70,7 @@ def sbc(
     hold: bool | None = None,
     draws: int = 250,
     chains: int = 4,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
     folder: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     tick: Callable[[int], None] | None = None,

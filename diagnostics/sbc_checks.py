@@ -27,6 +27,7 @@ import xarray as xr
 from ardvark.diagnostics.relevance import element_labels
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.models.checks import Seed, as_seed
 
 __all__ = [
     "brownian_tail",
@@ -114,7 +115,7 @@ def coverage(u: Array, probability: float) -> tuple[float, float]:
 
 
 def inclusion_calibration(
-    included: Any, probability: Any, *, random_seed: int = 0, bootstrap: int = BOOTSTRAP
+    included: Any, probability: Any, *, random_seed: Seed = 0, bootstrap: int = BOOTSTRAP
 ) -> pd.Series[float]:
     """Whether probabilities of 0/1 events are frequencies: three tests, and what they look at.
 
@@ -128,7 +129,7 @@ def inclusion_calibration(
         raise InputError("included: expected 0 or 1 for every probability")
     if np.any((p < 0) | (p > 1)):
         raise InputError("probability: expected numbers from 0 to 1")
-    rng = np.random.default_rng(random_seed)
+    rng = np.random.default_rng(as_seed(random_seed))
     order = np.argsort(p, kind="stable")
     p, event = p[order], event[order]
     drawn = (rng.random((bootstrap, len(p))) < p).astype(float)

@@ -43,7 +43,7 @@ from ardvark.diagnostics.subsets import inclusion
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_trees
 from ardvark.inference.fingerprint import require_same_data
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = [
     "Relevances",
@@ -71,7 +71,7 @@ def compare_relevance(
     of: str | None = None,
     *,
     resamples: int = 200,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> pd.DataFrame:
     """Put what several fits say of each input into one table.
 

@@ -31,7 +31,7 @@ from ardvark.diagnostics.relevance import relevance
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, InputWarning
 from ardvark.inference.progress import progress
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_seed, one_of, positive_integer
+from ardvark.models.checks import Seed, as_seed, one_of, positive_integer
 
 __all__ = ["Index", "Stability", "stability", "stability_index"]
 
@@ -114,7 +114,7 @@ def stability(
     scheme: str = "bootstrap",
     rule: Rule = None,
     draws: int = 250,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
     progressbar: bool = True,
 ) -> Stability:
     """Fit a model to resampled rows and tell which inputs are selected how often.

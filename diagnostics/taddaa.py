@@ -26,7 +26,7 @@ from scipy import stats
 from ardvark.diagnostics.relevance import sampling_kind
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
-from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["taddaa"]
 
@@ -41,7 +41,7 @@ def taddaa(
     steps: int = 30,
     level: float = 0.95,
     quantiles: tuple[float, ...] = (0.5, 0.9),
-    random_seed: int | None = 1,
+    random_seed: Seed = 1,
 ) -> pd.DataFrame:
     """Bound the errors of an approximation from below, by short chains from its draws.
 

@@ -14,7 +14,7 @@ from typing import Any
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.traversal import walk
 
-__all__ = ["depends", "first_nonaffine"]
+__all__ = ["depends", "first_nonaffine", "operation"]
 
 # Affine if every input is: sums, moves of elements, views.
 _LINEAR = {
@@ -72,7 +72,7 @@ _LINEAR_IN_FIRST_TWO = {"IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubt
 _SHAPES = {"Shape", "Shape_i"}
 
 
-def _name(op: Any) -> str:
+def operation(op: Any) -> str:
     """Name of an operation, seen through `Elemwise` and `Blockwise`."""
     for inner in ("scalar_op", "core_op"):
         if hasattr(op, inner) and type(op).__name__ in (
@@ -80,7 +80,7 @@ def _name(op: Any) -> str:
             "Blockwise",
             "BlockwiseWithCoreShape",
         ):
-            return _name(getattr(op, inner))
+            return operation(getattr(op, inner))
     return type(op).__name__
 
 
@@ -112,7 +112,7 @@ def first_nonaffine(variable: Any, on: Iterable[Any]) -> str | None:
 
 def _check(node: Any, dependent: list[bool], visit: Callable[[Any], str | None]) -> str | None:
     """Check one operation; then the inputs that carry the weights."""
-    op, name = node.op, _name(node.op)
+    op, name = node.op, operation(node.op)
     if isinstance(op, OpFromGraph):  # einsum is one
         inner = {i for i, d in zip(op.inner_inputs, dependent, strict=True) if d}
         for output in op.inner_outputs:

@@ -14,7 +14,7 @@ from ardvark.inference.arguments import check_tree
 from ardvark.inference.bridge import bridge_evidence
 from ardvark.inference.sites import Array
 from ardvark.inference.target import target_of
-from ardvark.models.checks import as_seed
+from ardvark.models.checks import Seed, as_seed
 
 __all__ = ["BridgeEvidence", "bridge"]
 
@@ -44,7 +44,7 @@ class BridgeEvidence:
 
 
 def bridge(
-    model: Any, tree: xr.DataTree, *, warp: bool = False, random_seed: int | None = 1
+    model: Any, tree: xr.DataTree, *, warp: bool = False, random_seed: Seed = 1
 ) -> BridgeEvidence:
     """Estimate the evidence of a model from draws of its posterior, by bridge sampling.
 

@@ -1,10 +1,10 @@
-"""What can be said of a hyperparameter without looking at how it was written: found by value.
+"""What can be said of a hyperparameter: whose precision it is, whether its conditional is known.
 
-* ARD precisions: the prior precisions of a block ARE the hyperparameter. The evidence can prune
-  these.
-* Gamma conditionals: with f(α) the log density, α f'(α) = (A - 1) - B α if and only if α given
-  everything else is Gamma(A, B). Two evaluations give A and B, a third checks. These can be
-  drawn by Gibbs.
+* ARD precisions: the prior precisions of a block ARE the hyperparameter, found by value. The
+  evidence can prune these.
+* Gamma conditionals: whether α given everything else is Gamma(A, B) is read from the operations of
+  its log density f (`gamma_form.py`), for no values could tell. Then α f'(α) = (A - 1) - B α, and
+  two evaluations give A and B. These can be drawn by Gibbs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 
 from ardvark.inference.affine import depends
 from ardvark.inference.compile import compile_graph
+from ardvark.inference.gamma_form import first_other_form
 from ardvark.inference.sites import Array
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GammaConditional", "ard_precisions", "gamma_conditional", "gamma_conditionals"]
 
-_SLOPES: WeakKeyDictionary[LatentGaussian, Any] = WeakKeyDictionary()
+_SLOPES: WeakKeyDictionary[LatentGaussian, dict[str, Any]] = WeakKeyDictionary()
 
 
 class GammaConditional(NamedTuple):
@@ -80,26 +81,29 @@ def gamma_conditionals(
     latent: LatentGaussian, w: Array, theta: Mapping[str, Any]
 ) -> dict[str, GammaConditional]:
     """Hyperparameters whose conditional given weights and all else is Gamma(A, B)."""
-    found, rng = {}, np.random.default_rng(0)
-    for name in latent.hyper:
-        if not _on_half_line(latent, name):
+    found = {}
+    for name, variable in zip(latent.hyper, latent.reading.theta, strict=True):
+        if not _on_half_line(latent, name) or not _is_gamma(latent, variable):
             continue
-        conditional = gamma_conditional(latent, name, w, theta)
-        slope = _slope_of(latent, name, w, theta)
-        three = np.asarray(theta[name]) * rng.uniform(0.5, 2.0, np.shape(theta[name]))
-        at_three, (shape, rate) = slope(three), conditional
-        # Rounding of two differences; three moves all elements, so it sees a coupling of them too.
-        scale = 1e-8 * (1.0 + np.abs(at_three) + np.abs(rate * three))
-        straight = np.abs(at_three - (shape - 1.0 - rate * three)) <= scale
-        if np.all(straight) and np.all(rate > 0) and np.all(shape > 0):
+        shape, rate = conditional = gamma_conditional(latent, name, w, theta)
+        if np.all(rate > 0) and np.all(shape > 0):
             found[name] = conditional
     return found
+
+
+def _is_gamma(latent: LatentGaussian, variable: Any) -> bool:
+    """Whether every term that holds the variable has the form of a Gamma; no potential may."""
+    potentials = {potential.name for potential in latent.model.potentials}
+    terms = {n: t for n, t in latent.reading.terms.items() if depends(t, [variable])}
+    if potentials & set(terms):
+        return False
+    return all(first_other_form(term, variable) is None for term in terms.values())
 
 
 def gamma_conditional(
     latent: LatentGaussian, name: str, w: Array, theta: Mapping[str, Any]
 ) -> GammaConditional:
-    """A and B of a hyperparameter whose conditional is known to be a Gamma: not checked again."""
+    """A and B of a hyperparameter whose conditional is known to be a Gamma."""
     slope, value = _slope_of(latent, name, w, theta), np.asarray(theta[name])
     one, two = value * 0.75, value * 1.5
     at_one, at_two = slope(one), slope(two)
@@ -111,26 +115,22 @@ def _slope_of(
     latent: LatentGaussian, name: str, w: Array, theta: Mapping[str, Any]
 ) -> Callable[[Array], Array]:
     """α f'(α) as a function of α, everything else as it is."""
-    slopes, index = _compiled_slopes(latent), latent.hyper.index(name)
-    blocks = list(latent.split(np.asarray(w, float)).values())
-    base = dict(zip(latent.hyper, latent.ordered(theta), strict=True))
+    slope, place = _compiled_slope(latent, name), latent.hyper.index(name)
+    blocks, values = latent.split(np.asarray(w, float)).values(), latent.ordered(theta)
 
-    def slope(x: Array) -> Array:
-        return x * np.asarray(slopes(*blocks, *{**base, name: x}.values())[index])
+    def weighted(x: Array) -> Array:
+        return x * np.asarray(slope(*blocks, *values[:place], x, *values[place + 1 :]))
 
-    return slope
+    return weighted
 
 
-def _compiled_slopes(latent: LatentGaussian) -> Any:
-    """Gradient of the joint log density in every hyperparameter; kept with the reading."""
-    if latent not in _SLOPES:
+def _compiled_slope(latent: LatentGaussian, name: str) -> Any:
+    """Gradient of the joint log density in one hyperparameter; kept with the reading."""
+    known = _SLOPES.setdefault(latent, {})
+    if name not in known:
         reading = latent.reading
-        total = sum((term.sum() for term in reading.terms.values()), pt.constant(0.0))
-        slopes = [
-            pt.grad(total, v, disconnected_inputs="ignore")
-            if v.dtype.startswith("float")
-            else pt.zeros_like(v)
-            for v in reading.theta
-        ]
-        _SLOPES[latent] = compile_graph([*reading.w, *reading.theta], slopes)
-    return _SLOPES[latent]
+        variable = reading.theta[latent.hyper.index(name)]
+        terms = [term for term in reading.terms.values() if depends(term, [variable])]
+        slope = pt.grad(sum((term.sum() for term in terms), pt.constant(0.0)), variable)
+        known[name] = compile_graph([*reading.w, *reading.theta], slope)
+    return known[name]

@@ -17,12 +17,13 @@ few sweeps and before anything is returned q is made afresh from the sites, by C
 """
 
 from math import erfc, exp, isfinite, log, log1p, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import STOP, Watch, aside, unwatched
 
 __all__ = [
     "GAUSSIAN",
@@ -37,6 +38,7 @@ __all__ = [
 
 REFRESH = 6  # sweeps between two fresh factorisations
 SQRT_HALF, SQRT_TWO_OVER_PI, HALF_LOG_TWO_PI = sqrt(0.5), sqrt(2.0 / np.pi), 0.5 * log(2 * np.pi)
+LONG = 1e8  # operations of one sweep, about a hundredth of a second
 MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
 GAUSSIAN = -1.0  # in the place of s: rows are (mean, precision) instead of (sign, -)
 # No flag that would let the compiler forget NaN or infinity.
@@ -118,12 +120,14 @@ def _moved(new_tau, new_nu, tau, nu, variance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: ignore[no-untyped-def]
+def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and m are of the whitened weights. Change, negative cavities."""
     rows, k = X.shape
     worst, negative, improper = 0.0, 0, 0
     u = np.empty(k)
     for n in range(rows):
+        if watch[STOP]:
+            break
         u[:] = 0.0
         for i in range(k):
             x = X[n, i]
@@ -160,12 +164,14 @@ def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping):  # type: i
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def sweep_functions(s, label, extra, tau, nu, V, eta, damping):  # type: ignore[no-untyped-def]
+def sweep_functions(s, label, extra, tau, nu, V, eta, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and eta are of the predictor itself."""
     rows = len(tau)
     worst, negative, improper = 0.0, 0, 0
     u = np.empty(rows)
     for n in range(rows):
+        if watch[STOP]:
+            break
         u[:] = V[n]
         variance, mean = max(u[n], 1e-300), eta[n]
         left = 1.0 - tau[n] * variance
@@ -277,23 +283,23 @@ def _look(s, label, extra, tau, nu, eta, variance, left, r):  # type: ignore[no-
     return mu, lam, log_z, worst, unresolved
 
 
-@njit(cache=True, error_model="numpy")
-def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
     V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
             change, negative, improper = sweep_weights(
-                X, eta_0, s, label, extra, tau, nu, V, m, damping
+                X, eta_0, s, label, extra, tau, nu, V, m, damping, watch
             )
             done += 1
             met += negative
             skipped += negative + improper
-            if change <= tolerance or done >= max_sweeps:
+            if change <= tolerance or done >= max_sweeps or watch[STOP]:
                 break
         V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
-        if change <= 100.0 * tolerance or done >= max_sweeps:
+        if change <= 100.0 * tolerance or done >= max_sweeps or watch[STOP]:
             eta = eta_0 + np.dot(X, m)
             root = np.dot(X, np.ascontiguousarray(inverse.T))
             variance = np.empty(rows)
@@ -304,25 +310,28 @@ def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_swe
             mu, lam, log_z, change, unresolved = _look(
                 s, label, extra, tau, nu, eta, variance, left, r
             )
-            if (change <= tolerance and unresolved == 0) or done >= max_sweeps:
+            settled = change <= tolerance and unresolved == 0
+            if settled or done >= max_sweeps or watch[STOP]:
                 return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
 
 
-@njit(cache=True, error_model="numpy")
-def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
     V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
-            change, negative, improper = sweep_functions(s, label, extra, tau, nu, V, eta, damping)
+            change, negative, improper = sweep_functions(
+                s, label, extra, tau, nu, V, eta, damping, watch
+            )
             done += 1
             met += negative
             skipped += negative + improper
-            if change <= tolerance or done >= max_sweeps:
+            if change <= tolerance or done >= max_sweeps or watch[STOP]:
                 break
         V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
-        if change <= 100.0 * tolerance or done >= max_sweeps:
+        if change <= 100.0 * tolerance or done >= max_sweeps or watch[STOP]:
             variance = np.empty(rows)
             for n in range(rows):
                 strong = tau[n] * S[n, n] > 1.0  # of two equal forms the one that rounds less
@@ -330,7 +339,8 @@ def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_s
             mu, lam, log_z, change, unresolved = _look(
                 s, label, extra, tau, nu, eta, variance, left, r
             )
-            if (change <= tolerance and unresolved == 0) or done >= max_sweeps:
+            settled = change <= tolerance and unresolved == 0
+            if settled or done >= max_sweeps or watch[STOP]:
                 return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
 
 
@@ -357,7 +367,15 @@ def sequential(
     """
     tau, nu = start[0].copy(), start[1].copy()
     run = _run_functions if in_functions else _run_weights
-    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = run(
-        np.ascontiguousarray(picture), eta_0, *kind, tau, nu, *settings
+    picture = np.ascontiguousarray(picture)
+
+    def work(watch: Watch) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = run(picture, eta_0, *kind, tau, nu, *settings, watch)
+        return found
+
+    rows, k = picture.shape
+    long = 2.0 * rows * k * k > LONG  # else even most sweeps end in two seconds
+    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = (
+        aside(work) if long else work(unwatched())
     )
     return Settled(done, change, met, skipped, unresolved, half, tau, nu, eta, mu, lam, log_z)

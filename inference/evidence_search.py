@@ -19,7 +19,6 @@ those of a density in κ under a flat prior and ignore how wide an optimum is.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import Watch, go_on, in_threads
 
 __all__ = ["End", "Optima", "climb", "search", "weigh"]
 
@@ -79,6 +79,7 @@ def climb(
     max_steps: int = 5000,
     max_rounds: int = 50,
     jumps: bool = True,
+    watch: Watch | None = None,
 ) -> End:
     """Maximise from one start; the gradient is right between jumps.
 
@@ -89,6 +90,8 @@ def climb(
 
     def falling(u: Array) -> tuple[float, Array]:
         nonlocal best_value, best_u, best_gradient, count
+        if watch is not None:
+            go_on(watch)
         value, gradient = objective(u)
         count += 1
         if value > best_value:
@@ -119,14 +122,14 @@ def climb(
     return End(best_u, best_value, best_gradient, count, converged)
 
 
-def search(climbs: Sequence[Callable[[], End]], workers: int = 1) -> list[End]:
+def search(climbs: Sequence[Callable[[Watch], End]], workers: int = 1) -> list[End]:
     """Run the climbs, some at a time: what they compute is in LAPACK, which threads share well.
 
     LAPACK itself has one thread in each: its own would wait for each other, and where a climb ends
     would depend on their number.
     """
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda climb: climb(), climbs))
+    with threadpool_limits(1, "blas"):
+        return in_threads(lambda i, watch: climbs[i](watch), len(climbs), workers)
 
 
 def weigh(ends: Sequence[End], relevance: Array) -> Optima:

@@ -37,6 +37,7 @@ import numpy as np
 from numba import njit
 
 from ardvark.inference.sampled_kernels import FAST, PROBIT, draw_precisions, rescale_all
+from ardvark.inference.threads import DONE, STOP
 from ardvark.inference.truncated_normal import draw_above, standard_excess
 
 __all__ = ["MOST_PROPOSALS", "run_exact_chain"]
@@ -67,9 +68,13 @@ def _slice_precision(alpha, shape, rate, q, square, rng):  # type: ignore[no-unt
     level = _log_precision(here, shape, rate, q, square) - rng.standard_exponential()
     low = here - WIDTH * rng.random()
     high = low + WIDTH
-    while _log_precision(low, shape, rate, q, square) > level:
+    for _ in range(MOST_TRIALS):
+        if not _log_precision(low, shape, rate, q, square) > level:
+            break
         low -= WIDTH
-    while _log_precision(high, shape, rate, q, square) > level:
+    for _ in range(MOST_TRIALS):
+        if not _log_precision(high, shape, rate, q, square) > level:
+            break
         high += WIDTH
     for _ in range(MOST_TRIALS):
         new = low + (high - low) * rng.random()
@@ -172,9 +177,13 @@ def _draw_variances(eta, variance, rng):  # type: ignore[no-untyped-def]
         level = _log_variance(here, square) - rng.standard_exponential()
         low = here - WIDTH * rng.random()
         high = low + WIDTH
-        while _log_variance(low, square) > level:
+        for _ in range(MOST_TRIALS):
+            if not _log_variance(low, square) > level:
+                break
             low -= WIDTH
-        while _log_variance(high, square) > level:
+        for _ in range(MOST_TRIALS):
+            if not _log_variance(high, square) > level:
+                break
             high += WIDTH
         for _ in range(MOST_TRIALS):
             new = low + (high - low) * rng.random()
@@ -189,7 +198,8 @@ def _draw_variances(eta, variance, rng):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def run_exact_chain(  # type: ignore[no-untyped-def]
-    B, offset, logit, shape, rate, alpha, variance, tune, scale, rng, weights, precisions, trials
+    B, offset, logit, shape, rate, alpha, variance, tune, scale, rng, weights, precisions, trials,
+    watch,
 ):  # fmt: skip
     """Fill `weights`, `precisions` (draws, d) and `trials` (draws,).
 
@@ -200,12 +210,15 @@ def run_exact_chain(  # type: ignore[no-untyped-def]
     ones = np.ones(len(B))
     rows, columns, shift = B, np.ascontiguousarray(B.T), offset
     for i in range(-tune, len(weights)):
+        if watch[STOP]:
+            return False
+        watch[DONE] += 1
         if logit:
             root = np.sqrt(variance)
             rows, shift = B / root.reshape(-1, 1), offset / root
             columns = np.ascontiguousarray(rows.T)
         G = _utilities(rows, alpha)
-        y, tried, found = draw_above(G, -shift, rng, MOST_PROPOSALS)
+        y, tried, found = draw_above(G, -shift, rng, MOST_PROPOSALS, watch)
         if not found:
             return False
         R = np.ascontiguousarray(np.linalg.inv(G))

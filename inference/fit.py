@@ -26,9 +26,10 @@ from ardvark.inference.fit_until import fit_until
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
 from ardvark.inference.runs import Run
+from ardvark.inference.threads import interruptible
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_flag, as_seed, positive_integer
+from ardvark.models.checks import Seed, as_flag, positive_integer, some_seed
 from ardvark.models.registry import MODELS
 
 __all__ = ["fit", "named_method"]
@@ -42,7 +43,7 @@ def fit(
     *,
     draws: int = 1000,
     chains: int = 4,
-    random_seed: int | None = None,
+    random_seed: Seed = None,
     progressbar: bool = True,
     data: Iterable[Mapping[str, Any]] | None = None,
     extend: bool = False,
@@ -57,8 +58,9 @@ def fit(
         `av.Laplace()`, `av.NUTS(hyper=av.Fixed(tree))`, ... or a name with default settings.
     draws, chains : int
         Draws per chain. Approximations give independent draws in as many pseudo-chains.
-    random_seed : int, optional
-        Same seed, same result. Without one a seed is drawn and recorded in the tree.
+    random_seed : int, Generator or SeedSequence, optional
+        Same seed, same result. Without one a seed is drawn. The integer that was used, also of a
+        NumPy Generator, is recorded in the tree.
     progressbar : bool
         Show what takes longer than two seconds.
     data : iterable of mappings, optional
@@ -75,7 +77,7 @@ def fit(
     name, settings = named_method(method)
     run = Run(
         *_draws_and_chains(draws, chains),
-        _the_seed(random_seed),
+        some_seed(random_seed),
         as_flag(progressbar, "progressbar"),
     )
     check_model(model)
@@ -96,7 +98,8 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run, extend: bool) -> xr
     route = fit_route(METHODS[name].kind, model)
     if route is None:
         raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
-    groups, facts = fit_until(route, model, name, settings, run)
+    with interruptible():
+        groups, facts = fit_until(route, model, name, settings, run)
     if facts.get("caution"):
         warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
     if not facts["converged"]:
@@ -135,11 +138,6 @@ def named_method(method: Any) -> tuple[str, Any]:
         f"{', '.join(e.settings + '()' for e in METHODS.values())}; "
         f"got {method!r}"
     )
-
-
-def _the_seed(random_seed: int | None) -> int:
-    seed = as_seed(random_seed)
-    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
 
 
 def _draws_and_chains(draws: Any, chains: Any) -> tuple[int, int]:

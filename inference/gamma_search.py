@@ -34,7 +34,7 @@ from ardvark.inference.vb_bilinear_search import ascend
 from ardvark.inference.vb_blocks import Gamma, Index, Known
 from ardvark.inference.vb_rows import GammaNoise, GaussianRows, LogisticRows
 from ardvark.models.card import card_of
-from ardvark.models.checks import one_of, positive, positive_integer
+from ardvark.models.checks import Seed, one_of, positive, positive_integer, some_seed
 from ardvark.models.inputs import scaled_like
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def search_gamma(
     gammas: Sequence[float] = GAMMAS,
     validation: tuple[Any, Any] | None = None,
     folds: int = 5,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> GammaSearch:
     """Choose the gamma of a sample-feature machine.
 
@@ -162,7 +162,8 @@ def search_gamma(
     if not grid:
         raise InputError("gammas is empty: give at least one number to try.")
     trials = list(_trials(model, card, by, validation, positive_integer(folds, "folds")))
-    lines = [_line(method, card, model, trials, gamma, by, random_seed) for gamma in grid]
+    seed = some_seed(random_seed)
+    lines = [_line(method, card, model, trials, gamma, by, seed) for gamma in grid]
     import pandas as pd
 
     table = pd.DataFrame(lines, index=pd.Index(grid, name="gamma"))

@@ -16,7 +16,6 @@ was then, and `Score.unfinished` counts how many of the chosen node were.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +25,7 @@ from scipy.spatial.distance import cdist
 from ardvark.inference.feature_selection import Score
 from ardvark.inference.sites import Array
 from ardvark.inference.smo import hinge_machine, path_decisions
+from ardvark.inference.threads import Watch, go_on, in_threads
 
 __all__ = ["GridSVM", "decide"]
 
@@ -83,18 +83,21 @@ class GridSVM:
             for part in _folds(sign, self.folds, np.random.default_rng([self.seed, repeat]))
         ]
 
-        def at(log_kappa: float) -> tuple[Array, Array]:
+        def at(place: int, watch: Watch) -> tuple[Array, Array]:
             # Half precision of the other arrays is enough for an error rate, and twice as fast.
-            kernel = np.exp(-0.5 * 10.0**log_kappa * distance).astype(np.float32)
+            kernel = np.exp(-0.5 * 10.0 ** kappa[place] * distance).astype(np.float32)
             wrong, unfinished = np.zeros((len(C), len(sign))), np.zeros(len(C))
             for train, test in parts:
-                f, cut = path_decisions(kernel, sign, train, test, boxes, TOLERANCE, self.max_steps)
+                go_on(watch)
+                f, cut = path_decisions(
+                    kernel, sign, train, test, boxes, TOLERANCE, self.max_steps, watch
+                )
                 wrong[:, test] += f * sign[test] <= 0
                 unfinished += cut
             return wrong / repeats, unfinished
 
-        with ThreadPoolExecutor(self.workers) as pool:
-            errors, unfinished = zip(*pool.map(at, kappa), strict=True)
+        found = in_threads(at, len(kappa), self.workers)
+        errors, unfinished = zip(*found, strict=True)
         return np.array(errors), np.array(unfinished)
 
 

@@ -13,7 +13,6 @@ does, `relabelled` gives all draws the same names.
 """
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.optimize import linear_sum_assignment
 
+from ardvark.errors import InputError
 from ardvark.inference.mixture_background import (
     BackgroundPrior,
     Evidence,
@@ -46,6 +46,7 @@ from ardvark.inference.mixture_modes import Library, make_library
 from ardvark.inference.mixture_search import search
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import STOP, Watch, go_on, in_threads
 
 __all__ = [
     "Chain",
@@ -146,24 +147,24 @@ def run_chains(
         for stream in streams
     ]
 
-    def scout(number: int) -> list[State]:
+    def scout(number: int, watch: Watch) -> list[State]:
         """Let a chain look at several starts, and stay at the last."""
         walker, found = walkers[number], []
         for i in range(max(scouts, 1)):
-            walker.begin(n_classes, n_kernels, number + i, min(SETTLE, plan.tune))
+            go_on(watch)
+            walker.begin(n_classes, n_kernels, number + i, min(SETTLE, plan.tune), watch)
             if scouts:
-                found.append(walker.look(min(SCOUTING, plan.tune)))
+                found.append(walker.look(min(SCOUTING, plan.tune), watch))
         return found
 
-    with ThreadPoolExecutor() as pool:
-        known = [states for found in pool.map(scout, range(chains)) for states in found]
-        library = make_library(p, joined(known)) if scouts else nothing
-        sweeps, draws = plan.tune, kept if scouts else 0
-        tuned = list(pool.map(lambda w: w.go(sweeps, draws, library, True), walkers))
-        if scouts:
-            library = make_library(p, joined([*known, *(chain.states for chain in tuned)]))
-        sweeps = plan.draws * plan.thin
-        return list(pool.map(lambda w: w.go(sweeps, plan.draws, library, False), walkers))
+    known = [states for found in in_threads(scout, chains) for states in found]
+    library = make_library(p, joined(known)) if scouts else nothing
+    sweeps, draws = plan.tune, kept if scouts else 0
+    tuned = in_threads(lambda i, watch: walkers[i].go(sweeps, draws, library, True, watch), chains)
+    if scouts:
+        library = make_library(p, joined([*known, *(chain.states for chain in tuned)]))
+    sweeps, draws = plan.draws * plan.thin, plan.draws
+    return in_threads(lambda i, watch: walkers[i].go(sweeps, draws, library, False, watch), chains)
 
 
 @dataclass(slots=True, eq=False)
@@ -177,18 +178,18 @@ class Walker:
     from_data: bool
     state: Any = None  # (rung, ...)
 
-    def begin(self, n_classes: int, n_kernels: int, number: int, sweeps: int) -> None:
+    def begin(self, n_classes: int, n_kernels: int, number: int, sweeps: int, watch: Watch) -> None:
         """Go to start `number`, with Gibbs updates before the first jump."""
         self.state = start(self.rng, self.p, n_classes, n_kernels, number, len(self.powers))
-        settle(self.rng, self.p, self.state, self.powers, sweeps)
+        settle(self.rng, self.p, self.state, self.powers, sweeps, watch)
 
-    def look(self, sweeps: int) -> State:
+    def look(self, sweeps: int, watch: Watch) -> State:
         """Search for a better order of the allocations, for all rungs; give it as one draw."""
         for t in range(len(self.powers)):
-            search(self.rng, self.p, rung(self.state, t), sweeps, self.jumps)
+            search(self.rng, self.p, rung(self.state, t), sweeps, self.jumps, watch)
         return State(*(part[:1].copy() for part in self.state))
 
-    def go(self, sweeps: int, draws: int, library: Library, tuning: bool) -> Chain:
+    def go(self, sweeps: int, draws: int, library: Library, tuning: bool, watch: Watch) -> Chain:
         """Make sweeps, and store draws among them."""
         n_inputs, n_rows = self.p.z.shape
         rungs, n_classes, n_kernels = self.state.w.shape
@@ -197,8 +198,14 @@ class Walker:
         visited = np.empty((sweeps, n_inputs), np.bool_)
         run_ladder(
             self.rng, self.p, self.state, self.powers, library, self.jumps, self.from_data, tuning,
-            sweeps // max(draws, 1), visited, stored, counts[0], counts[1], swaps,
+            sweeps // max(draws, 1), visited, stored, counts[0], counts[1], swaps, watch,
         )  # fmt: skip
+        go_on(watch)
+        if not np.isfinite(self.state.tau).all() or not np.isfinite(self.state.beta).all():
+            raise InputError(
+                "a chain of the mixture has met numbers that are not finite. Look at the scale and "
+                "the ties of the columns of X, and at `resolution`."
+            )
         return Chain(stored, visited, counts[0], counts[1], self.powers, swaps / max(sweeps, 1))
 
 
@@ -302,20 +309,19 @@ def background_draws(p: Problem, n_kernels: int, draws: int, seed: Any) -> tuple
     v, tau, mean = (np.empty((n_inputs, draws, n_kernels)) for _ in range(3))
     beta = np.empty((n_inputs, draws))
 
-    def one(j: int) -> None:
+    def one(j: int, watch: Watch) -> None:
         rng = np.random.default_rng(seeds[j])
         prior = BackgroundPrior(p.shape, p.g, p.h[j], p.floor, p.log_p_beta[j])
-        fill_background(rng, p.z[j], prior, v[j], tau[j], mean[j], beta[j])
+        fill_background(rng, p.z[j], prior, v[j], tau[j], mean[j], beta[j], watch)
 
     seeds = np.random.SeedSequence(seed).spawn(n_inputs)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(one, range(n_inputs)))
+    in_threads(one, n_inputs)
     return (*(np.swapaxes(part, 0, 1) for part in (v, tau, mean)), beta.T)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_background(
-    rng: Any, z: Any, p: BackgroundPrior, v: Any, tau: Any, mean: Any, beta: Any
+    rng: Any, z: Any, p: BackgroundPrior, v: Any, tau: Any, mean: Any, beta: Any, watch: Any
 ) -> None:
     """Gibbs draws of one input's background."""
     n_kernels = v.shape[1]
@@ -323,6 +329,8 @@ def fill_background(
     one_v, one_tau, one_mean = np.ones(n_kernels), np.ones(n_kernels), np.zeros(n_kernels)
     rate = gibbs(rng, z, p, BURN_IN, d, one_v, one_tau, one_mean, -1.0)
     for i in range(v.shape[0]):
+        if watch[STOP]:
+            return
         rate = gibbs(rng, z, p, 1, d, one_v, one_tau, one_mean, rate)
         v[i], tau[i], mean[i], beta[i] = one_v, one_tau, one_mean, rate
 

@@ -21,7 +21,6 @@ than MISSED below the best has not found the main mode, of which it says nothing
 """
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from scipy.special import gammaincc, gammaln, logsumexp
 from ardvark.inference.bridge import meet
 from ardvark.inference.mixture_kernels import (
     LOG_2_PI,
+    MOST_TRIES,
     T_CONSTANT,
     draw_mean,
     draw_rate,
@@ -41,6 +41,7 @@ from ardvark.inference.mixture_kernels import (
     statistics,
 )
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import STOP, Watch, go_on, in_threads
 
 __all__ = ["BackgroundPrior", "Evidence", "gaussian_evidence", "mixture_evidence"]
 
@@ -126,38 +127,44 @@ def mixture_evidence(
     constant = log_rate_constant(g, h, floor)
     seeds = np.random.SeedSequence(seed).spawn(len(z))
 
-    def one(j: int) -> tuple[float, float]:
+    def one(j: int, watch: Watch) -> tuple[float, float]:
         rng = np.random.default_rng(seeds[j])
         p = BackgroundPrior(a, g, h[j], floor, constant[j])
-        logs = np.array([bridge(rng, z[j], n_kernels, p, draws) for _ in range(RUNS)])
+        logs = np.array([bridge(rng, z[j], n_kernels, p, draws, watch) for _ in range(RUNS)])
+        go_on(watch)
         logs = logs[logs > logs.max() - MISSED]
         error = logs.std(ddof=1) / math.sqrt(len(logs)) if len(logs) > 1 else MISSED
         return logsumexp(logs) - math.log(len(logs)), error
 
-    with ThreadPoolExecutor() as pool:  # the loops in numba release the lock
-        found = np.array(list(pool.map(one, range(len(z)))))
+    found = np.array(in_threads(one, len(z)))
     return Evidence(found[:, 0], found[:, 1])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def bridge(rng: Any, z: Any, n_kernels: int, p: BackgroundPrior, draws: int) -> float:
+def bridge(rng: Any, z: Any, n_kernels: int, p: BackgroundPrior, draws: int, watch: Any) -> float:
     """One run of bridge sampling: its log evidence."""
     d = slices(rng, z, n_kernels)
     v, tau, mean = np.empty(n_kernels), np.ones(n_kernels), np.zeros(n_kernels)
     beta = gibbs(rng, z, p, 200, d, v, tau, mean, -1.0)
     parts = components(draws // 4, n_kernels)
     for i in range(parts.rate.shape[0]):
+        if watch[STOP]:
+            return np.nan
         beta = gibbs(rng, z, p, 5, d, v, tau, mean, beta)
         count, centre, scatter = statistics(z, d, n_kernels)
         parts.count[i], parts.centre[i], parts.scatter[i] = count, centre, scatter
         parts.rate[i] = rate_proposal(count, scatter, p.a, p.g, p.h, p.floor)
     posterior, proposal = np.empty(draws), np.empty(draws)  # log p(z, Θ) - log q(Θ)
     for i in range(draws):
+        if watch[STOP]:
+            return np.nan
         beta = gibbs(rng, z, p, 2, d, v, tau, mean, beta)
         posterior[i] = log_joint(z, p, v, beta, tau, mean) - log_mixture(
             p, parts, v, beta, tau, mean
         )
     for i in range(draws):
+        if watch[STOP]:
+            return np.nan
         beta = draw_from(rng, p, parts, int(rng.random() * parts.rate.shape[0]), v, tau, mean)
         proposal[i] = log_joint(z, p, v, beta, tau, mean) - log_mixture(
             p, parts, v, beta, tau, mean
@@ -227,7 +234,9 @@ def draw_from(
     fill_dirichlet(rng, parts.count[i] + 1.0, v)
     u, scale, _ = parts.rate[i]
     beta = 0.0
-    while beta <= p.floor:
+    for _ in range(MOST_TRIES):
+        if not beta <= p.floor:
+            break
         t = rng.standard_normal() / math.sqrt(0.5 * rng.standard_gamma(2.0))
         beta = math.exp(u + scale * t)
     for k in range(v.shape[0]):

@@ -42,6 +42,7 @@ __all__ = ["Problem", "State", "data_ratio", "log_weight", "prior_ratio"]
 
 LOG_2_PI = math.log(2 * math.pi)
 DEGREES = 4.0  # of the Student-t for log β
+MOST_TRIES = 100_000  # of a loop that ends by chance long before: only a NaN gets there
 T_CONSTANT = math.lgamma(2.5) - math.lgamma(2.0) - 0.5 * math.log(4 * math.pi)
 BIRTH, DEATH, EXCHANGE = 0, 1, 2
 
@@ -106,18 +107,20 @@ def fill_dirichlet(rng: Any, counts: Any, out: Any) -> None:
 def draw_rate(rng: Any, shape: float, rate: float, floor: float) -> float:
     """Draw from a Gamma above `floor`."""
     if floor * rate <= max(shape - 1.0, 0.0) or (shape <= 1.0 and floor * rate < 0.1):
-        while True:
+        for _ in range(MOST_TRIES):
             value = rng.standard_gamma(shape) / rate
             if value > floor:
                 return float(value)
+        return np.nan
     # Beyond the mode the density falls faster than this exponential that touches it at the floor.
     slope = rate - max(shape - 1.0, 0.0) / floor
-    while True:
+    for _ in range(MOST_TRIES):
         value = floor + rng.standard_exponential() / slope
         more = value / floor - 1.0
         below = (shape - 1.0) * math.log1p(more) - max(shape - 1.0, 0.0) * more
         if math.log(rng.random()) < below:
             return float(value)
+    return np.nan
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -276,7 +279,7 @@ def propose(rng: Any, p: Problem, s: State, j: int) -> None:
     """Draw β and τ of input j near their conditional given the allocations."""
     count, _, scatter = rows_of(p, s, j)
     u, scale, _ = rate_proposal(count, scatter, p.shape, p.g, p.h[j], p.floor)
-    while True:
+    for _ in range(MOST_TRIES):
         t = rng.standard_normal() / math.sqrt(rng.standard_gamma(0.5 * DEGREES) / (0.5 * DEGREES))
         s.beta[j] = math.exp(u + scale * t)
         if s.beta[j] > p.floor:

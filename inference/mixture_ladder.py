@@ -27,6 +27,7 @@ from ardvark.inference.mixture_kernels import (
     statistics,
 )
 from ardvark.inference.mixture_modes import Library, leap
+from ardvark.inference.threads import DONE, STOP
 
 __all__ = ["run_ladder", "settle"]
 
@@ -67,11 +68,13 @@ def swap_neighbours(rng: Any, p: Problem, s: State, place: Any, powers: Any, swa
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle(rng: Any, p: Problem, s: State, powers: Any, sweeps: int) -> None:
+def settle(rng: Any, p: Problem, s: State, powers: Any, sweeps: int, watch: Any) -> None:
     """Gibbs updates of a whole ladder at its first subsets, before anything jumps."""
     rows = np.empty((s.w.shape[2], p.z.shape[1]))
     for t in range(powers.shape[0]):
         for _ in range(sweeps):
+            if watch[STOP]:
+                return
             gibbs_sweep(rng, at_power(p, powers[t]), rung(s, t), rows)
 
 
@@ -91,6 +94,7 @@ def run_ladder(
     tried: Any,
     accepted: Any,
     swapped: Any,
+    watch: Any,
 ) -> None:
     """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1.
 
@@ -107,6 +111,9 @@ def run_ladder(
     place, swaps = np.arange(n_rungs), np.zeros(n_rungs - 1)
     kept = 0
     for sweep in range(visited.shape[0]):
+        if watch[STOP]:
+            return
+        watch[DONE] += 1
         for t in range(n_rungs):
             here, problem = rung(s, place[t]), at_power(p, powers[t])
             gibbs_sweep(rng, problem, here, rows)

@@ -25,6 +25,7 @@ from ardvark.inference.mixture_kernels import (
     propose,
 )
 from ardvark.inference.mixture_modes import add_up, draw_subset, log_counts, log_sum, weigh
+from ardvark.inference.threads import STOP
 
 __all__ = ["search"]
 
@@ -32,7 +33,7 @@ TRIES, SWEEPS = 60, 40
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int) -> float:
+def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int, watch: Any) -> float:
     """Improve a state by TRIES tries after `sweeps` sweeps; give its score."""
     n_inputs, n_kernels = s.mean.shape
     table, odds = np.empty((n_inputs + 1, n_inputs + 1)), np.empty(n_inputs)
@@ -40,16 +41,18 @@ def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int) -> float:
         s.on.copy(), s.c.copy(), s.d.copy(), s.P.copy(), s.w.copy(),
         s.mean.copy(), s.tau.copy(), s.beta.copy(),
     )  # fmt: skip
-    make_sweeps(rng, p, s, sweeps, jumps)
+    make_sweeps(rng, p, s, sweeps, jumps, watch)
     best = score(rng, p, s, odds, table)
     for _ in range(TRIES if n_kernels > 1 else 0):
+        if watch[STOP]:
+            break
         copy_state(s, new)
         shake(rng, p, new)
         new.on[:] = False
         score(rng, p, new, odds, table)
         draw_subset(rng, p, new, odds, table)
         draw_probabilities(rng, new)
-        make_sweeps(rng, p, new, SWEEPS, max(1, jumps // 3))
+        make_sweeps(rng, p, new, SWEEPS, max(1, jumps // 3), watch)
         value = score(rng, p, new, odds, table)
         if value > best:
             best = value
@@ -58,10 +61,12 @@ def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def make_sweeps(rng: Any, p: Problem, s: State, sweeps: int, jumps: int) -> None:
+def make_sweeps(rng: Any, p: Problem, s: State, sweeps: int, jumps: int, watch: Any) -> None:
     """Make plain sweeps."""
     rows = np.empty((s.w.shape[1], p.z.shape[1]))
     for _ in range(sweeps):
+        if watch[STOP]:
+            return
         gibbs_sweep(rng, p, s, rows)
         for _ in range(jumps):
             jump(rng, p, s, int(rng.random() * 3.0), True, rows)

@@ -33,7 +33,7 @@ from ardvark.inference.progress import silent
 from ardvark.inference.routes import family_of, prediction_route
 from ardvark.inference.sites import Array, GaussianSites
 from ardvark.models.card import card_of
-from ardvark.models.checks import as_flag
+from ardvark.models.checks import Seed, as_flag, some_seed
 from ardvark.models.inputs import Inputs, as_inputs, scaled_like
 from ardvark.models.tables import as_frame, refuse_other_columns
 
@@ -51,7 +51,7 @@ def predict(
     weights: str | tuple[str, ...] | None = None,
     predictor: str | None = None,
     bayes_point: bool = False,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
 ) -> xr.DataArray:
     """Predict the target at new rows.
 
@@ -69,7 +69,7 @@ def predict(
         Names in the graph, when they differ from those of the fit.
     bayes_point : bool
         Predict at the posterior mean of η, as if it were known: Qi04 (3) instead of (2).
-    random_seed : int
+    random_seed : int, Generator or SeedSequence
         For likelihoods that are neither two-class nor Gaussian, where the answer is made of draws.
 
     Returns
@@ -82,14 +82,14 @@ def predict(
     as_flag(bayes_point, "bayes_point")
     require_model(model, {"tree": tree})
     _require_settings(model, tree)
-    route = prediction_route(model)
+    route, seed = prediction_route(model), some_seed(random_seed)
     if route is not None:
         if bayes_point:
             raise UnsupportedPair(
                 f"bayes_point=True: not for {family_of(model)!r} models, which "
                 "have no affine predictor whose mean could be taken"
             )
-        return _by_family(route, model, tree, X_new, random_seed)
+        return _by_family(route, model, tree, X_new, seed)
     settings = json.loads(tree.attrs.get("settings", "{}"))
     names = weights if weights is not None else settings.get("weights")
     with private_copy(gaussian_form(model)) as own:
@@ -101,7 +101,7 @@ def predict(
         values = _new_values(own, latent, X_new)
         put_data(own, values)
         with _readable_shapes(latent):
-            return _prediction(latent, tree, values, bayes_point, random_seed)
+            return _prediction(latent, tree, values, bayes_point, seed)
 
 
 def _prediction(
@@ -109,7 +109,7 @@ def _prediction(
     tree: xr.DataTree,
     values: Mapping[str, Array],
     bayes_point: bool,
-    random_seed: int,
+    seed: int,
 ) -> xr.DataArray:
     """Predict at the data that the model of `latent` holds."""
     gaussian = "mean_vector" in tree.children.get("fit", {})
@@ -121,7 +121,7 @@ def _prediction(
         return class_table(latent.model, np.stack([1.0 - positive, positive], axis=1))
     moments = belief.gaussian_noise()
     if moments is None:
-        moments = _by_simulation(latent, tree, values, random_seed)
+        moments = _by_simulation(latent, tree, values, seed)
     return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
 
 

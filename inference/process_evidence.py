@@ -32,6 +32,7 @@ from ardvark.inference.evidence_search import End, Objective, Optima, climb, sea
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.sites import Array
 from ardvark.inference.svm_evidence import relevance_of, support_evidence
+from ardvark.inference.threads import Watch
 from ardvark.inference.trigonometric import TrigonometricSites
 from ardvark.models.covariances import Covariance
 from ardvark.models.kernels import Scale
@@ -152,8 +153,9 @@ def maximise(
     """
     way = _Way(process, rule, log_prior, tolerance, max_steps, max_rounds)
 
-    def followed(u: Array) -> End:
-        end = way.alive(u, way.whole)
+    def followed(u: Array, watch: Watch) -> End:
+        watched = replace(way, watch=watch)
+        end = watched.alive(u, watched.whole)
         tick(f"log evidence {end.value:.4f}")
         return end
 
@@ -177,6 +179,7 @@ class _Way:
     tolerance: float
     max_steps: int
     max_rounds: int
+    watch: Watch | None = None
 
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
@@ -194,7 +197,7 @@ class _Way:
         """Climb without jumps, as a guide."""
         return climb(
             self.objective(RAMP), u, self.bounds, max_steps=self.max_steps, max_rounds=1,
-            tolerance=max(self.tolerance, RAMP_TOLERANCE), jumps=False,
+            tolerance=max(self.tolerance, RAMP_TOLERANCE), jumps=False, watch=self.watch,
         )  # fmt: skip
 
     def whole(self, u: Array) -> End:
@@ -204,6 +207,7 @@ class _Way:
         return climb(
             self.objective(0.0), u, self.bounds, max_steps=self.max_steps,
             max_rounds=self.max_rounds, tolerance=self.tolerance, jumps=self.rule is None,
+            watch=self.watch,
         )  # fmt: skip
 
     def alive(self, u: Array, stage: Callable[[Array], End]) -> End:
@@ -219,7 +223,10 @@ class _Way:
         moved = np.repeat([s.name == "kappa_a" for s in free], [s.typical.size for s in free])
         low, high = (np.where(moved, side, u) for side in self.bounds)
         objective = self.objective(RAMP)
-        return climb(objective, u, (low, high), max_steps=HELD_STEPS, max_rounds=1, jumps=False).u
+        return climb(
+            objective, u, (low, high), max_steps=HELD_STEPS, max_rounds=1, jumps=False,
+            watch=self.watch,
+        ).u  # fmt: skip
 
     def on_some(self, number: int) -> "_Way":
         """The same on a random part of the rows, and shorter."""
@@ -233,10 +240,11 @@ def _screened(
 ) -> list[Array]:
     """Lead every start near its optimum on few rows, look at all rows there, keep the best."""
 
-    def near(number: int) -> End:
-        some = way.on_some(number)
+    def near(number: int, watch: Watch) -> End:
+        watched = replace(way, watch=watch)
+        some = watched.on_some(number)
         u = some.alive(places[number], some.along_ramp).u
-        end = replace(way, max_steps=LOOK_STEPS).along_ramp(u)
+        end = replace(watched, max_steps=LOOK_STEPS).along_ramp(u)
         tick(f"start {number}: log evidence {end.value:.1f} so far")
         return end
 

@@ -1,5 +1,6 @@
 """A line on stderr for what takes longer than two seconds; nothing at all for what does not.
 
+Who knows how much of the work is done says so, and the line tells about how long the rest takes.
 `silent` keeps other packages from telling there what is no news to a caller of this one.
 """
 
@@ -7,15 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["progress", "silent"]
+__all__ = ["Tick", "progress", "silent"]
 
 _PATIENCE = 2.0  # seconds before anything is shown
 
-Tick = Callable[[str], None]
+
+class Tick(Protocol):
+    """Shows a text; `share` is the part of the work that is done, 0 where it is not known."""
+
+    def __call__(self, text: str, share: float = 0.0) -> None: ...  # noqa: D102
 
 
 @contextmanager
@@ -23,14 +28,18 @@ def progress(title: str, enabled: bool) -> Iterator[Tick]:
     """Give a function that shows its text beside `title` once two seconds have passed."""
     started, live = time.monotonic(), None
 
-    def tick(text: str) -> None:
+    def tick(text: str, share: float = 0.0) -> None:
         nonlocal live
-        if not enabled or time.monotonic() - started < _PATIENCE:
+        passed = time.monotonic() - started
+        if not enabled or passed < _PATIENCE:
             return
+        spent = f"{passed:.0f} s"
+        if 0.0 < share <= 1.0:
+            spent += f", about {passed * (1.0 - share) / share:.0f} s to go"
         if live is None:
             live = _status()
             live.start()
-        live.update(f"{title}: {text} ({time.monotonic() - started:.0f} s)")
+        live.update(f"{title}: {text} ({spent})")
 
     try:
         yield tick

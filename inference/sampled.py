@@ -11,13 +11,13 @@ of them run at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.approximation import Approximation
@@ -26,13 +26,17 @@ from ardvark.inference.exact_kernels import MOST_PROPOSALS, run_exact_chain
 from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.hyper import Sampled
 from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.progress import Tick
 from ardvark.inference.sampled_kernels import FREEDOM, LOGIT, PROBIT, run_chain, site_arrays
 from ardvark.inference.sites import Array
 from ardvark.inference.slice_theta import ThetaSweep
+from ardvark.inference.threads import Watch, in_threads
 
 __all__ = ["Chains", "sample_chains"]
 
-type Tick = Callable[[str], None]
+SMALL = 200  # weights or rows: up to here a second thread of BLAS makes a sweep slower
+LOOK_EVERY = 20  # sweeps
+
 type Counts = NDArray[np.int64]
 type Chain = tuple[Array, dict[str, Array], Counts]  # weights, θ, trials
 
@@ -77,7 +81,7 @@ def sample_chains(
                 "beside ARD precisions with Gamma priors. Use kernel='elliptical'."
             )
         if hyper.kernel != "exact":
-            run = [_sweep_in_python(latent, rule, hyper, draws, rng, tick) for rng in streams]
+            run = _chains_in_python(latent, rule, hyper, draws, streams, tick)
             return _stacked(run, compiled=False)
     assert hierarchy is not None
     if hyper.kernel == "exact" and hierarchy.family not in (PROBIT, LOGIT):
@@ -86,9 +90,12 @@ def sample_chains(
             f"{type(hierarchy.model.sites).__name__}. Use kernel='elliptical'."
         )
     one = _chain_of_exact_draws if hyper.kernel == "exact" else _chain_in_machine_code
-    tick("sweeps in machine code")
-    with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
-        run = list(pool.map(lambda rng: one(latent, hierarchy, hyper, draws, rng), streams))
+    total = chains * (hyper.tune + draws)
+    run = in_threads(
+        lambda i, watch: one(latent, hierarchy, hyper, draws, streams[i], watch),
+        chains,
+        look=lambda done: tick(f"sweep {done} of {total}", done / total),
+    )
     return _stacked(run, compiled=True)
 
 
@@ -141,6 +148,7 @@ def _chain_in_machine_code(
     hyper: Sampled,
     draws: int,
     rng: np.random.Generator,
+    watch: Watch,
 ) -> Chain:
     model = hierarchy.model
     on = np.isfinite(model.precision)  # type: ignore[arg-type]
@@ -153,7 +161,7 @@ def _chain_in_machine_code(
         A, np.ascontiguousarray(A.T), model.offset, hierarchy.family, hierarchy.label,
         hierarchy.extra, hierarchy.shape[on], hierarchy.rate[on], w[on], alpha[on],
         hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale, rng,
-        weights, precisions, trials,
+        weights, precisions, trials, watch,
     )  # fmt: skip
     return _everywhere(latent, on, weights, precisions, trials)
 
@@ -164,6 +172,7 @@ def _chain_of_exact_draws(
     hyper: Sampled,
     draws: int,
     rng: np.random.Generator,
+    watch: Watch,
 ) -> Chain:
     model = hierarchy.model
     on = np.isfinite(model.precision)  # type: ignore[arg-type]
@@ -174,7 +183,7 @@ def _chain_of_exact_draws(
     found = run_exact_chain(
         B, hierarchy.label * model.offset, hierarchy.family == LOGIT, hierarchy.shape[on],
         hierarchy.rate[on], alpha, np.ones(len(B)), hyper.tune, hyper.scale, rng, weights,
-        precisions, trials,
+        precisions, trials, watch,
     )  # fmt: skip
     if not found:
         raise RuntimeError(
@@ -204,15 +213,37 @@ def _named(latent: LatentGaussian, precisions: Array) -> dict[str, Array]:
 # Any graph ---------------------------------------------------------------------------------------
 
 
+def _chains_in_python(
+    latent: LatentGaussian,
+    rule: Approximation,
+    hyper: Sampled,
+    draws: int,
+    streams: list[np.random.Generator],
+    tick: Tick,
+) -> list[Chain]:
+    """Sweep chain after chain; small matrices get one thread of BLAS, more would only wait."""
+    each = hyper.tune + draws
+    total, sweep, run = each * len(streams), ThetaSweep(latent), list[Chain]()
+    small = min(latent.n_weights, len(latent.affine_map(latent.initial_theta())[1])) < SMALL
+    with threadpool_limits(1, "blas") if small else nullcontext():
+        for rng in streams:
+
+            def look(done: int, before: int = each * len(run)) -> None:
+                tick(f"sweep {before + done} of {total}", (before + done) / total)
+
+            run.append(_sweep_in_python(latent, rule, hyper, draws, rng, sweep, look))
+    return run
+
+
 def _sweep_in_python(
     latent: LatentGaussian,
     rule: Approximation,
     hyper: Sampled,
     draws: int,
     rng: np.random.Generator,
-    tick: Tick,
+    sweep: ThetaSweep,
+    look: Callable[[int], None],
 ) -> Chain:
-    sweep = ThetaSweep(latent)
     theta = sweep.start(rng)
     w = latent.prior(theta)[0]
     weights, trials = np.empty((draws, latent.n_weights)), np.empty(draws, np.int64)
@@ -228,6 +259,6 @@ def _sweep_in_python(
             trials[i] = moved.trials if hyper.kernel == "elliptical" else moved.moved
             for name, value in theta.items():
                 kept[name].append(value)
-        if i % 50 == 0:
-            tick(f"sweep {i} of {draws}")
+        if i % LOOK_EVERY == 0:
+            look(i + hyper.tune)
     return weights, {name: np.array(values) for name, values in kept.items()}, trials

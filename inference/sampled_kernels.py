@@ -32,6 +32,7 @@ from ardvark.inference.ep_kernels import (
     sweep_weights,
 )
 from ardvark.inference.sites import Array, GaussianSites, LogitSites, ProbitSites, Sites
+from ardvark.inference.threads import DONE, STOP
 
 __all__ = [
     "FREEDOM",
@@ -49,7 +50,7 @@ PROBIT, LOGIT = 1, 2  # and 0 is Gaussian
 LOGIT_AS_PROBIT = 1.702
 FREEDOM = 8.0  # of the Student-t that q is taken for: a logit's tails are heavier than a Gaussian's
 SQRT_HALF, HALF_LOG_TWO_PI = sqrt(0.5), 0.5 * log(2.0 * pi)
-MOST_TRIALS = 200  # a bracket is smaller than rounding by then
+MOST_TRIALS = 200  # a bracket is smaller than rounding by then, or larger than e^200
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
@@ -94,7 +95,7 @@ def _log_ratio(family, label, extra, tau, nu, eta):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, error_model="numpy")
-def _approximate_weights(A, offset, s, label, extra, alpha, sweeps, rng):  # type: ignore[no-untyped-def]
+def _approximate_weights(A, offset, s, label, extra, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
     """Sites of q, its mean, and a draw of w minus the mean: through k x k matrices."""
     rows, k = A.shape
     sd = 1.0 / np.sqrt(alpha)
@@ -102,13 +103,13 @@ def _approximate_weights(A, offset, s, label, extra, alpha, sweeps, rng):  # typ
     tau, nu = np.zeros(rows), np.zeros(rows)
     V, m = np.eye(k), np.zeros(k)
     for _ in range(sweeps):
-        sweep_weights(X, offset, s, label, extra, tau, nu, V, m, 1.0)
+        sweep_weights(X, offset, s, label, extra, tau, nu, V, m, 1.0, watch)
     V, m, inverse, _ = fresh_weights(X, offset, tau, nu)
     return tau, nu, sd * m, sd * np.dot(rng.standard_normal(k), inverse)
 
 
 @njit(cache=True, error_model="numpy")
-def _approximate_functions(A, offset, s, label, extra, alpha, sweeps, rng):  # type: ignore[no-untyped-def]
+def _approximate_functions(A, offset, s, label, extra, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
     """Compute the same through N x N matrices; the draw by Matheron's rule."""
     rows, k = A.shape
     cross = A / alpha
@@ -116,7 +117,7 @@ def _approximate_functions(A, offset, s, label, extra, alpha, sweeps, rng):  # t
     tau, nu = np.zeros(rows), np.zeros(rows)
     V, eta = S.copy(), offset.copy()
     for _ in range(sweeps):
-        sweep_functions(s, label, extra, tau, nu, V, eta, 1.0)
+        sweep_functions(s, label, extra, tau, nu, V, eta, 1.0, watch)
     _, _, _, r, _ = fresh_functions(S, offset, tau, nu)
     scale = np.sqrt(tau)
     B = scale.reshape(-1, 1) * S * scale
@@ -241,9 +242,13 @@ def rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  #
     level -= rng.standard_exponential()
     low = -rng.random()
     high = low + 1.0
-    while _log_scale(low, family, label, extra, still, swing, shapes, weighted) > level:
+    for _ in range(MOST_TRIALS):
+        if not _log_scale(low, family, label, extra, still, swing, shapes, weighted) > level:
+            break
         low -= 1.0
-    while _log_scale(high, family, label, extra, still, swing, shapes, weighted) > level:
+    for _ in range(MOST_TRIALS):
+        if not _log_scale(high, family, label, extra, still, swing, shapes, weighted) > level:
+            break
         high += 1.0
     for _ in range(MOST_TRIALS):
         move = low + (high - low) * rng.random()
@@ -263,7 +268,7 @@ def rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  #
 @njit(cache=True, error_model="numpy", nogil=True)
 def run_chain(  # type: ignore[no-untyped-def]
     A, AT, offset, family, label, extra, shape, rate, w, alpha,
-    tune, sweeps, kernel, scale, rng, weights, precisions, trials,
+    tune, sweeps, kernel, scale, rng, weights, precisions, trials, watch,
 ):  # fmt: skip
     """Fill `weights`, `precisions` (draws, d) and `trials` (draws,); w and alpha are the state.
 
@@ -272,13 +277,16 @@ def run_chain(  # type: ignore[no-untyped-def]
     s = LOGIT_AS_PROBIT if family == LOGIT else (1.0 if family == PROBIT else GAUSSIAN)
     functions = A.shape[1] > A.shape[0]
     for i in range(-tune, len(weights)):
+        if watch[STOP]:
+            return
+        watch[DONE] += 1
         if functions:
             tau, nu, mean, there = _approximate_functions(
-                A, offset, s, label, extra, alpha, sweeps, rng
+                A, offset, s, label, extra, alpha, sweeps, rng, watch
             )
         else:
             tau, nu, mean, there = _approximate_weights(
-                A, offset, s, label, extra, alpha, sweeps, rng
+                A, offset, s, label, extra, alpha, sweeps, rng, watch
             )
         tried = 1
         begin = tune > 0 and i == -tune  # where q is, not where the slice is steep

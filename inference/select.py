@@ -24,7 +24,15 @@ from ardvark.inference.grid_svm import GridSVM
 from ardvark.inference.process_learners import EvidenceLearner, LeaveOneOutLearner
 from ardvark.inference.progress import progress
 from ardvark.inference.sites import Array
-from ardvark.models.checks import as_binary, as_inputs, as_seed, one_of, positive, positive_integer
+from ardvark.models.checks import (
+    Seed,
+    as_binary,
+    as_inputs,
+    as_seed,
+    one_of,
+    positive,
+    positive_integer,
+)
 
 __all__ = ["select_features"]
 
@@ -45,7 +53,7 @@ def select_features(
     starts: int = 10,
     significance: float = 1.0,
     beyond: bool = False,
-    random_seed: int = 0,
+    random_seed: Seed = 0,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """Rank the features of a two-class table and select the first of them: Chu06, table 1.

@@ -7,13 +7,15 @@ its transform puts it, by a slice in each coordinate (Neal 2003: stepping out, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
+from pytensor.graph.replace import clone_replace
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.affine import depends
 from ardvark.inference.compile import compile_graph
 from ardvark.inference.conjugacy import gamma_conditional
 from ardvark.inference.latent import LatentGaussian
@@ -23,6 +25,7 @@ __all__ = ["ThetaSweep", "slice_move"]
 
 _WIDTH = 1.0  # of the first bracket, on the real line
 _MOST_STEPS = 50  # outwards on each side
+_STARTS = 1000  # tried before none is found that the priors allow
 
 
 def slice_move(
@@ -49,6 +52,34 @@ def slice_move(
         low, high = (new, high) if new < x else (low, new)
 
 
+class _Line:
+    """One hyperparameter on the real line, where its transform puts it, all else held."""
+
+    def __init__(self, latent: LatentGaussian, name: str) -> None:
+        reading, model = latent.reading, latent.model
+        self.place = latent.hyper.index(name)
+        theta = reading.theta[self.place]
+        known = {model[n]: v for n, v in zip(latent.hyper, reading.theta, strict=True)}
+        transform = model.rvs_to_transforms[model[name]]
+        u = pt.tensor(f"{name}_free", dtype=theta.dtype, shape=(None,) * theta.ndim)
+        free, natural, log_jacobian = theta, u, pt.constant(0.0)
+        if transform is not None:
+            arguments = replace_rvs_by_values(
+                list(model[name].owner.inputs), rvs_to_values=known, rvs_to_transforms={}
+            )
+            free = transform.forward(theta, *arguments)
+            natural = transform.backward(u, *arguments)
+            log_jacobian = transform.log_jac_det(u, *arguments).sum()
+        terms = [term for term in reading.terms.values() if depends(term, [theta])]
+        total = sum((term.sum() for term in terms), pt.constant(0.0))
+        natural = pt.specify_shape(natural, theta.type.shape)
+        total = clone_replace(total, {theta: natural}) + log_jacobian
+        others = [v for v in reading.theta if v is not theta]
+        self.free = compile_graph(reading.theta, free)
+        self.natural = compile_graph([u, *others], natural)
+        self.log_density = compile_graph([u, *reading.w, *others], total)
+
+
 class ThetaSweep:
     """Markov moves of θ given the weights."""
 
@@ -61,13 +92,22 @@ class ThetaSweep:
                 f"ardvark.steps for the weights and a step of its own for {whole[0]}."
             )
         self.conjugate = [n for n in latent.hyper if n in latent.conjugate]
-        self.others = [n for n in latent.hyper if n not in latent.conjugate]
+        self.lines = {n: _Line(latent, n) for n in latent.hyper if n not in latent.conjugate}
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
         """Dispersed around the support point: uniform within 1 on the real line."""
-        free = self.latent.adjoint.unconstrain(self.latent.initial_theta())
-        moved = {name: u + rng.uniform(-1.0, 1.0, np.shape(u)) for name, u in free.items()}
-        return self.latent.adjoint.constrain(moved)[0]
+        adjoint = self.latent.adjoint
+        free = adjoint.unconstrain(self.latent.initial_theta())
+        for _ in range(_STARTS):
+            moved = {name: u + rng.uniform(-1.0, 1.0, np.shape(u)) for name, u in free.items()}
+            theta = adjoint.constrain(moved)[0]
+            if not self.lines or np.isfinite(adjoint.log_prior(theta)[0]):
+                return theta
+        raise UnsupportedPair(
+            f"hyper=Sampled(): none of {_STARTS} starts around the support point of "
+            f"{', '.join(self.latent.hyper)} is possible under their priors and potentials. Give "
+            f"them an initval= where the model allows one."
+        )
 
     def move(
         self, w: Array, theta: Mapping[str, Any], rng: np.random.Generator
@@ -77,38 +117,26 @@ class ThetaSweep:
         for name in self.conjugate:
             shape, rate = gamma_conditional(self.latent, name, w, theta)
             theta[name] = rng.standard_gamma(shape) / rate
-        for name in self.others:
-            theta = self._slices(name, w, theta, rng)
+        for name, line in self.lines.items():
+            theta[name] = self._slices(line, w, theta, rng)
         return theta
 
     def _slices(
-        self, name: str, w: Array, theta: dict[str, Array], rng: np.random.Generator
-    ) -> dict[str, Array]:
-        adjoint = self.latent.adjoint
-        free = adjoint.unconstrain(theta)
-        blocks = list(self.latent.split(w).values())
-        for place in np.ndindex(np.shape(free[name])):
+        self, line: _Line, w: Array, theta: dict[str, Array], rng: np.random.Generator
+    ) -> Array:
+        values, blocks = self.latent.ordered(theta), self.latent.split(w).values()
+        others = values[: line.place] + values[line.place + 1 :]
+        free = np.array(line.free(*values))
+        for place in np.ndindex(free.shape):
 
-            def log_density(
-                value: float,
-                place: tuple[int, ...] = place,
-                free: dict[str, Array] = free,
-            ) -> float:
-                moved = np.array(free[name])
+            def log_density(value: float, place: tuple[int, ...] = place) -> float:
+                moved = free.copy()
                 moved[place] = value
-                natural, slope = adjoint.constrain({**free, name: moved})
-                total = self._log_joint(*blocks, *self.latent.ordered(natural))
-                log_jacobian = np.sum([np.sum(np.log(np.abs(slope[n]))) for n in slope])
-                total = float(total) + float(log_jacobian)
+                try:
+                    total = float(line.log_density(moved, *blocks, *others))
+                except ParameterValueError:  # rounded onto the edge of what is allowed
+                    return -np.inf
                 return total if np.isfinite(total) else -np.inf
 
-            moved = np.array(free[name])
-            moved[place] = slice_move(log_density, float(moved[place]), rng)
-            free = {**free, name: moved}
-        return adjoint.constrain(free)[0]
-
-    @cached_property
-    def _log_joint(self) -> Callable[..., Any]:
-        reading = self.latent.reading
-        total = sum((term.sum() for term in reading.terms.values()), pt.constant(0.0))
-        return compile_graph([*reading.w, *reading.theta], total)
+            free[place] = slice_move(log_density, float(free[place]), rng)
+        return np.asarray(line.natural(free, *others))

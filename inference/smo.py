@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import STOP, Watch, aside
 
 __all__ = ["hinge_machine", "path_decisions"]
 
@@ -31,7 +32,9 @@ def hinge_machine(
 ) -> tuple[Array, float]:
     """Solve for v (N,) and the offset b on K (N, N), y = ±1, the box C."""
     v = np.zeros(len(sign))
-    offset, steps = _solve(kernel, sign, box, v, sign.copy(), tolerance, max_steps)
+    offset, steps = aside(
+        lambda watch: _solve(kernel, sign, box, v, sign.copy(), tolerance, max_steps, watch)
+    )
     if steps >= max_steps:
         raise RuntimeError(f"no solution after {max_steps} steps: C = {box:g} is too large for K.")
     return v, offset
@@ -40,7 +43,7 @@ def hinge_machine(
 @njit(nogil=True, cache=True)
 def path_decisions(
     kernel: Array, sign: Array, train: Any, test: Any, boxes: Array, tolerance: float,
-    max_steps: int,
+    max_steps: int, watch: Watch,
 ) -> tuple[Array, Any]:  # fmt: skip
     """Decisions f at rows `test` of machines trained on rows `train`, boxes rising: (C, test).
 
@@ -59,7 +62,7 @@ def path_decisions(
             growth = boxes[k] / boxes[k - 1]
             v *= growth
             F[:] = y - growth * (y - F)
-        offset, steps = _solve(known, y, boxes[k], v, F, tolerance, max_steps)
+        offset, steps = _solve(known, y, boxes[k], v, F, tolerance, max_steps, watch)
         cut[k] = steps >= max_steps
         for n in range(len(test)):
             total = offset
@@ -71,8 +74,9 @@ def path_decisions(
 
 @njit(nogil=True, cache=True)
 def _solve(
-    kernel: Array, y: Array, box: float, v: Array, F: Array, tolerance: float, max_steps: int
-) -> tuple[float, int]:
+    kernel: Array, y: Array, box: float, v: Array, F: Array, tolerance: float, max_steps: int,
+    watch: Watch,
+) -> tuple[float, int]:  # fmt: skip
     """Move v and F = y - K v to the solution; the offset, and how many steps it took."""
     rows = len(y)
     low, high = np.minimum(0.0, box * y), np.maximum(0.0, box * y)
@@ -92,7 +96,7 @@ def _solve(
                     bend = max(row_i[i] + kernel[n, n] - 2.0 * row_i[n], FLAT)
                     if apart * apart > gain * bend:
                         gain, j = apart * apart / bend, n
-        if top - bottom < tolerance or j < 0 or steps >= max_steps:
+        if top - bottom < tolerance or j < 0 or steps >= max_steps or watch[STOP]:
             return 0.5 * (top + bottom), steps
         row_j = kernel[j]
         size = (top - F[j]) / max(row_i[i] + row_j[j] - 2.0 * row_i[j], FLAT)

@@ -1,8 +1,9 @@
-"""Gibbs draws of precisions whose conditional is a Gamma: found in the graph, checked by number.
+"""Gibbs draws of precisions whose conditional is a Gamma: read from the operations of the graph.
 
 With f(α) the log density as a function of one variable, α f'(α) = (A - 1) - B α if and only if α
-given everything else is Gamma(A, B). On the scale u = log α that PyMC samples, α f'(α) is the slope
-of the log density without its Jacobian: two evaluations give A and B, a third one checks.
+given everything else is Gamma(A, B); whether it is so for all α, only the graph can tell
+(`gamma_form.py`). On the scale u = log α that PyMC samples, α f'(α) is the slope of the log density
+without its Jacobian: two evaluations give A and B.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.affine import depends
 from ardvark.inference.compile import quick
+from ardvark.inference.gamma_form import first_other_form
 from ardvark.inference.sites import Array
 
-__all__ = ["GammaGibbs", "GammaSlope", "refuse_others"]
-
-_STRAIGHT = 1e-8  # of the slopes: rounding of two differences
+__all__ = ["GammaGibbs", "GammaSlope", "refuse_improper"]
 
 
 @dataclass_state
@@ -45,7 +45,13 @@ class GammaSlope:
         self.name, self.value = rv.name, value.name
         terms = [other for other in model.basic_RVs if other is rv or depends(other, [rv])]
         potentials = [p for p in model.potentials if depends(p, [rv])]
-        total = model.logp(vars=[*terms, *potentials], jacobian=False)
+        if potentials:
+            raise _no_gamma(self.name, f"it enters the potential {potentials[0].name!r}")
+        densities = model.logp(vars=terms, jacobian=False, sum=False)
+        for term, density in zip(terms, densities, strict=True):
+            if other := first_other_form(density, None, value):
+                raise _no_gamma(self.name, f"the density of {term.name!r} holds {other}")
+        total = sum((density.sum() for density in densities), pt.constant(0.0))
         self.slope = model.compile_fn(
             pt.grad(total, value),
             inputs=model.value_vars,
@@ -63,16 +69,6 @@ class GammaSlope:
         rate = (at_one - at_two) * np.exp(-one)  # α2 - α1 = α1
         return 1.0 + at_one + rate * np.exp(one), rate
 
-    def misfit(self, point: dict[str, Array]) -> float:
-        """Largest departure from a straight line, in units of what rounding allows."""
-        shape, rate = self.at(point)
-        rng = np.random.default_rng(0)  # moves elements differently: sees a coupling of them too
-        three = np.asarray(point[self.value], float) + rng.uniform(-1.0, 1.0, np.shape(rate))
-        found, line = self._slope(point, three), shape - 1.0 - rate * np.exp(three)
-        allowed = _STRAIGHT * (1.0 + np.abs(found) + np.abs(rate * np.exp(three)))
-        proper = np.all(shape > 0) and np.all(rate > 0)
-        return float(np.max(np.abs(found - line) / allowed)) if proper else np.inf
-
     def _slope(self, point: dict[str, Array], value: Array) -> Array:
         return np.asarray(self.slope(*({**point, self.value: value}[n] for n in self.order)))
 
@@ -83,8 +79,8 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
     Parameters
     ----------
     vars : list of variables
-        Positive variables, each of whose conditional is a Gamma, elementwise. This is checked at
-        three points, and refused with the number where it is not so.
+        Positive variables, each of whose conditional is a Gamma, elementwise. This is read from the
+        graph, and refused with the reason where it is not so.
     """
 
     name = "gamma_gibbs"
@@ -112,7 +108,7 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
             self.slopes = [GammaSlope(model, value, compile_kwargs) for value in self.vars]
             start = model.initial_point() if initial_point is None else initial_point
         for slope in self.slopes:
-            refuse_others(slope, start)
+            refuse_improper(slope, start)
 
     def stop_tuning(self) -> None:
         """Nothing is tuned."""
@@ -132,19 +128,16 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
         return Competence.INCOMPATIBLE
 
 
-def refuse_others(slope: GammaSlope, start: dict[str, Array]) -> None:
-    """Refuse a conditional that is no Gamma at one of three points of the rest."""
-    rng = np.random.default_rng(1)
-    for spread in (0.0, 0.3, 1.0):
-        point = {
-            name: value + spread * rng.standard_normal(np.shape(value))
-            if np.issubdtype(np.asarray(value).dtype, np.floating)
-            else value
-            for name, value in start.items()
-        }
-        misfit = slope.misfit(point)
-        if not misfit <= 1.0:
-            raise UnsupportedPair(
-                f"GammaGibbs: the conditional of {slope.name} is no Gamma (departure {misfit:.3g} "
-                f"times what rounding allows). Leave it to NUTS or Slice."
-            )
+def refuse_improper(slope: GammaSlope, start: dict[str, Array]) -> None:
+    """Refuse a conditional that has no integral."""
+    shape, rate = slope.at(start)
+    if not (np.all(shape > 0) and np.all(rate > 0)):
+        found = f"its shape would be {np.min(shape):.3g}, its rate {np.min(rate):.3g}"
+        raise _no_gamma(slope.name, found)
+
+
+def _no_gamma(name: str, reason: str) -> UnsupportedPair:
+    return UnsupportedPair(
+        f"GammaGibbs: the conditional of {name} is no Gamma: {reason}. Leave {name} to NUTS or "
+        f"Slice."
+    )

@@ -18,7 +18,7 @@ from ardvark.inference.compile import quick
 from ardvark.inference.sampled_kernels import rescale, site_arrays
 from ardvark.inference.sites import Array
 from ardvark.inference.step_block import BlockStep
-from ardvark.inference.step_gamma import GammaSlope, refuse_others
+from ardvark.inference.step_gamma import GammaSlope, refuse_improper
 
 __all__ = ["ScaleStep"]
 
@@ -49,7 +49,7 @@ class ScaleStep(BlockStep):
             slopes = [GammaSlope(model, model.rvs_to_values[v]) for v in positive]
             start = model.initial_point()
         for slope in slopes:
-            refuse_others(slope, start)
+            refuse_improper(slope, start)
         self.slopes = slopes
         self.vars = [*self.vars, *(model.rvs_to_values[v] for v in positive)]
         site_model = self.given.at(start)

@@ -19,7 +19,7 @@ Add and delete choose uniformly among all d inputs, so do the two steps of an ex
 forth: no proposal ratio is left in either.
 """  # noqa: E501
 
-from math import exp, log, log1p, sqrt
+from math import exp, isfinite, log, log1p, sqrt
 
 import numpy as np
 from numba import njit
@@ -35,11 +35,13 @@ from ardvark.inference.subset_factor import (
 )
 from ardvark.inference.subset_gaussian import FIXED, ONE_EACH, SHARED
 from ardvark.inference.subset_replace import replace_member
+from ardvark.inference.threads import DONE, STOP
 
 __all__ = ["ADD", "DELETE", "EXCHANGE", "FIXED", "ONE_EACH", "SHARED", "run_collapsed"]
 
 ADD, DELETE, EXCHANGE, REPLACE = 0, 1, 2, 3
 REPLACE_EVERY = 6  # sweeps: it costs two fits
+MOST_STEPS = 1000  # of a loop that ends by chance long before: only a NaN gets there
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -134,33 +136,43 @@ def add_inclusion(k, log_prior, rows, beta, s, q, members, place, alpha, directi
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def above_zero(mean, rng):  # type: ignore[no-untyped-def]
-    """Draw from N(mean, 1) given that it is positive."""
+    """Draw from N(mean, 1) given that it is positive; NaN if the mean is no number."""
     if mean > -0.4:
-        while True:
+        for _ in range(MOST_STEPS):
             x = mean + rng.standard_normal()
             if x > 0.0:
                 return x
     low = -mean  # Robert 1995: the tail above `low` by an exponential
     rate = 0.5 * (low + sqrt(low * low + 4.0))
-    while True:
+    for _ in range(MOST_STEPS):
         x = low - log1p(-rng.random()) / rate
         if rng.random() <= exp(-0.5 * (x - rate) ** 2):
             return x - low
+    return np.nan
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sample_sigma(sigma, residual, n_rows, scale, rng):  # type: ignore[no-untyped-def]
-    """Slice sampling of log sigma: sigma^-N exp(-residual / 2 sigma²) times its half-normal."""
+    """Slice sampling of log sigma: sigma^-N exp(-residual / 2 sigma²) times its half-normal.
+
+    NaN where the density at sigma is no number.
+    """
     here = log(sigma)
     height = _log_sigma(here, residual, n_rows, scale) + log1p(-rng.random())
     width = 2.0 / sqrt(2.0 * n_rows + 1.0)
     low = here - width * rng.random()
     high = low + width
-    while _log_sigma(low, residual, n_rows, scale) > height:
+    if not isfinite(height):
+        return np.nan
+    for _ in range(MOST_STEPS):
+        if not _log_sigma(low, residual, n_rows, scale) > height:
+            break
         low -= width
-    while _log_sigma(high, residual, n_rows, scale) > height:
+    for _ in range(MOST_STEPS):
+        if not _log_sigma(high, residual, n_rows, scale) > height:
+            break
         high += width
-    while True:
+    for _ in range(MOST_STEPS):
         x = low + (high - low) * rng.random()
         if _log_sigma(x, residual, n_rows, scale) > height:
             return exp(x)
@@ -168,6 +180,7 @@ def sample_sigma(sigma, residual, n_rows, scale, rng):  # type: ignore[no-untype
             low = x
         else:
             high = x
+    return sigma
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -226,11 +239,12 @@ def utilities(k, members, weights, sign, A, c, rng):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, slab, a, b, sigma,  # type: ignore[no-untyped-def]
-                  scale, first, tune, draws, thin, jumps, near, space, rng):  # fmt: skip
+                  scale, first, tune, draws, thin, jumps, near, space, rng, watch):  # fmt: skip
     """Run one chain from the members `first` (columns, the bias not among them).
 
     `scale` > 0 infers sigma with a half-normal of that scale. `probit`: t are signs. `alpha` and
     `c` are overwritten. All sweeps after tuning are in `visited`, `draws` of them in the rest.
+    What comes last is False if the weights or sigma were not finite: the chain ended there.
     """
     columns = c.size
     rows, beta, s, q, members = space
@@ -252,7 +266,9 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
     members[0], place[0], k = 0, 0, 1
     for j in first:
         members[k], place[j], k = j, k, k + 1
+    finite = True
     for sweep in range(-tune, draws * thin):
+        watch[DONE] += 1
         if sweep == 0:
             moves[:] = 0
         tau = 1.0 / (sigma * sigma)
@@ -267,6 +283,8 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
         for r in range(k):
             push(members[r], r, rows, beta, s, q, members, A, gram, tau, alpha)
         for jump in range(jumps):
+            if watch[STOP]:
+                break
             j = 1 + int(rng.random() * (columns - 1))
             k = flip(j, k, log_prior, rng, rows, beta, s, q, members, place, A, gram, tau, alpha,
                      direction, moves)  # fmt: skip
@@ -285,6 +303,9 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
         if scale > 0.0:
             residual = residual_square(k, members, weights, square, c, A, gram, t)
             sigma = sample_sigma(sigma, residual, A.shape[0], scale, rng)
+        finite = isfinite(weights[0]) and isfinite(sigma)  # the bias is solved for last
+        if watch[STOP] or not finite:
+            break
         sample_precisions(k, members, place, weights, slab, a, b, alpha, rng)
         if sweep >= 0 and (sweep + 1) % thin == 0:
             for j in range(columns):  # an excluded input: its slab, which no data see
@@ -296,4 +317,4 @@ def run_collapsed(A, gram, diagonal, c, square, t, probit, log_prior, alpha, sla
                 kept_in[draw, members[r] - 1] = 1
             kept_alpha[draw], kept_sigma[draw] = alpha, sigma
             inclusion[draw] /= thin
-    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves
+    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves, finite

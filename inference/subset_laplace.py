@@ -21,7 +21,7 @@ The tails of q are wider than the Gaussian's (TAILS degrees of freedom), so omeg
 every direction in which the posterior has Gaussian tails.
 """
 
-from math import exp, sqrt
+from math import exp, isfinite, sqrt
 
 import numpy as np
 from numba import njit
@@ -39,7 +39,8 @@ from ardvark.inference.subset_kernels import (
     EXCHANGE,
     sample_precisions,
 )
-from ardvark.inference.subset_linear import Chain, Subsets, run_chains
+from ardvark.inference.subset_linear import Chain, Subsets, run_chains, whole_chain
+from ardvark.inference.threads import DONE, STOP, Watch
 
 __all__ = ["WALKS", "sample_laplace"]
 
@@ -62,11 +63,11 @@ def sample_laplace(
     A = np.ascontiguousarray(problem.A, dtype=np.float64)
     tries = jumps or min(problem.n_inputs, JUMPS)
 
-    def one(first, rng: np.random.Generator) -> Chain:  # type: ignore[no-untyped-def]
-        return Chain(
-            *run_laplace(
+    def one(first, rng: np.random.Generator, watch: Watch) -> Chain:  # type: ignore[no-untyped-def]
+        return whole_chain(
+            run_laplace(
                 A, problem.t, problem.probit, problem.log_prior, problem.alpha, problem.slab,
-                problem.a, problem.b, first, tune, draws, thin, tries, rng,
+                problem.a, problem.b, first, tune, draws, thin, tries, rng, watch,
             )
         )  # fmt: skip
 
@@ -185,8 +186,8 @@ def change(k, members, place, old, new):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draws, thin, jumps,  # type: ignore[no-untyped-def]
-                rng):  # fmt: skip
-    """Run one chain from the members `first`; what it gives is in `Chain`."""
+                rng, watch):  # fmt: skip
+    """Run one chain from the members `first`; what it gives is in `Chain`, and whether finite."""
     columns = A.shape[1]
     kept_w, kept_in = np.empty((draws, columns)), np.zeros((draws, columns - 1), np.uint8)
     kept_alpha, kept_sigma = np.empty((draws, columns)), np.ones(draws)
@@ -215,10 +216,16 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
     here[:], there[:], k_here, key_here, value_here = members, place, k, key, value
     joint = log_joint(k, weights, here, A, sign, probit, alpha, slab, a, b)
     omega = joint - log_proposal(k, weights, mode_here, L_here) - value_here
+    finite = isfinite(omega)
     for sweep in range(-tune, draws * thin):
+        if watch[STOP] or not finite:
+            break
+        watch[DONE] += 1
         if sweep == 0:
             moves[:] = 0
         for _ in range(jumps):
+            if watch[STOP]:
+                break
             old, new = _propose(k, members, place, columns, rng)
             if old == new:
                 continue
@@ -285,4 +292,4 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
                 kept_w[draw, j] = rng.standard_normal() / sqrt(kept_alpha[draw, j])
             for r in range(k):
                 kept_w[draw, here[r]] = weights[r]
-    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves
+    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves, finite

@@ -9,21 +9,21 @@ likelihoods for which no weight can be integrated out.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ardvark.errors import InputError
 from ardvark.inference.sites import Array
 from ardvark.inference.subset_factor import workspace
 from ardvark.inference.subset_kernels import FIXED, run_collapsed
 from ardvark.inference.subset_replace import likeness
+from ardvark.inference.threads import Watch, in_threads
 
-__all__ = ["MOVES", "Chain", "Subsets", "run_chains", "sample_collapsed"]
+__all__ = ["MOVES", "Chain", "Subsets", "run_chains", "sample_collapsed", "whole_chain"]
 
 MOVES = ("add", "delete", "exchange", "replace")
 MOST_PRODUCTS = 3000  # columns: up to here A'A is kept
@@ -96,13 +96,13 @@ def sample_collapsed(
     replaces = problem.probit and A.shape[1] <= MOST_LIKE
     near = likeness(A) if replaces else np.empty((0, 0))
 
-    def one(first: Any, rng: np.random.Generator) -> Chain:
-        return Chain(
-            *run_collapsed(
+    def one(first: Any, rng: np.random.Generator, watch: Watch) -> Chain:
+        return whole_chain(
+            run_collapsed(
                 A, gram, diagonal, c.copy(), square, problem.t, problem.probit, problem.log_prior,
                 problem.alpha.copy(), problem.slab, problem.a, problem.b, problem.sigma,
                 problem.scale, first, tune, draws, thin, jumps or problem.n_inputs,
-                near, workspace(A.shape[1]), rng,
+                near, workspace(A.shape[1]), rng, watch,
             )
         )  # fmt: skip
 
@@ -110,7 +110,7 @@ def sample_collapsed(
 
 
 def run_chains(
-    one: Callable[[Any, np.random.Generator], Chain],
+    one: Callable[[Any, np.random.Generator, Watch], Chain],
     problem: Subsets,
     chains: int,
     seed: int,
@@ -124,8 +124,15 @@ def run_chains(
         1 + rng.permutation(problem.n_inputs)[:size]
         for rng, size in zip(streams, sizes, strict=True)
     ]
-    workers = min(chains, threads or os.cpu_count() or 1)
-    if workers == 1:
-        return [one(first, rng) for first, rng in zip(starts, streams, strict=True)]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(one, starts, streams))
+    return in_threads(lambda i, watch: one(starts[i], streams[i], watch), chains, threads)
+
+
+def whole_chain(found: tuple[Any, ...]) -> Chain:
+    """Give the arrays of a chain; the last of `found` says whether its numbers stayed finite."""
+    *arrays, finite = found
+    if not finite:
+        raise InputError(
+            "a chain over subsets has met numbers that are not finite: sums of squares of the "
+            "inputs or of the target overflow. Bring the columns of X, and t, to a scale near 1."
+        )
+    return Chain(*arrays)

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ardvark.inference.sites import Array
+from ardvark.inference.threads import STOP, Watch, aside, unwatched
 
 __all__ = ["Proposals", "TruncatedNormal", "draw_above", "log_mean", "standard_excess"]
 
@@ -45,6 +46,9 @@ Order = NDArray[np.signedinteger[Any]]
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 TAIL = 5.0  # beyond: continued fraction instead of erfc; the loss by r = h - a is two digits there
 BLOCK = 1 << 20  # numbers in memory at a time while proposing
+SHORT = 1e8  # operations of one call in the main thread: between two calls Ctrl-C is heard
+MANY_ROWS = 300  # from here on the tilt is searched for in a thread of its own
+MOST_TRIES = 10_000  # of a loop that ends by chance long before: only a NaN gets there
 
 
 class Proposals(NamedTuple):
@@ -73,16 +77,21 @@ class TruncatedNormal:
                 f"and {lower.shape} with {np.sum(~np.isfinite(lower))} that are not finite"
             )
         self.lower = np.asarray(lower, dtype=np.float64)
-        factor, self._order, start, slack = _ordered_factor(
-            np.array(covariance, dtype=np.float64, order="C"), self.lower
+        matrix = np.array(covariance, dtype=np.float64, order="C")
+        listens = aside if rows > MANY_ROWS else _at_once
+        factor, self._order, start, slack = listens(
+            lambda watch: _ordered_factor(matrix, self.lower, watch)
         )
         self._scale = np.diag(factor).copy()
         if not np.all(self._scale > 0):  # NaN too
             raise np.linalg.LinAlgError("the covariance is not positive definite")
         self._rows = factor / self._scale[:, None]  # T
         self._bound = self.lower[self._order] / self._scale
-        self._tilt, self.log_bound, self.iterations, gap = saddle(self._rows, start, slack)
-        if gap > 0.0:
+        self._tilt, self.log_bound, self.iterations, gap = listens(
+            lambda watch: saddle(self._rows, start, slack, watch)
+        )
+        self._short = max(1, int(SHORT / max(1, rows) ** 2))
+        if gap != 0.0:  # NaN too
             raise np.linalg.LinAlgError(
                 f"the tilt was not found: Newton's method stopped {gap:.2g} nats before its end. "
                 "The covariance is too close to singular."
@@ -91,7 +100,7 @@ class TruncatedNormal:
     def propose(self, n: int, rng: np.random.Generator) -> Proposals:
         """Make n proposals: all their weights, and the points that are accepted."""
         log_weight, kept = np.empty(n), [np.empty((0, self.lower.size))]
-        block = max(1, BLOCK // max(1, self.lower.size))
+        block = max(1, min(BLOCK // max(1, self.lower.size), self._short))
         for begin in range(0, n, block):
             part = log_weight[begin : begin + block]
             excess = np.empty((part.size, self.lower.size))
@@ -119,9 +128,16 @@ class TruncatedNormal:
 
     def first(self, rng: np.random.Generator, limit: int = 1_000_000) -> tuple[Array, int]:
         """Give one draw (N,), and the number of proposals that it took."""
-        excess = np.empty((1, self.lower.size))
-        tried = _first(self._rows, self._bound, self._tilt, self.log_bound, rng, excess[0], limit)
-        if tried > limit:
+        excess, tried, found = np.empty((1, self.lower.size)), 0, False
+        while tried < limit and not found:
+            part = min(self._short, limit - tried)
+            more = _first(
+                self._rows, self._bound, self._tilt, self.log_bound, rng, excess[0], part,
+                unwatched(),
+            )  # fmt: skip
+            found = more <= part
+            tried += min(more, part)
+        if not found:
             raise RuntimeError(
                 f"none of {limit} proposals from a normal above its bounds was accepted: exact "
                 f"draws are hopeless here ({self.lower.size} rows). Use EP or NUTS."
@@ -149,21 +165,25 @@ def log_mean(log_weight: Array) -> tuple[float, float]:
     return value, spread / math.sqrt(max(log_weight.size - 1, 1))
 
 
+def _at_once[T](work: Callable[[Watch], T]) -> T:
+    return work(unwatched())
+
+
 def _compiled[F: Callable[..., Any]](function: F) -> F:
-    return cast(F, njit(cache=True, error_model="numpy")(function))
+    return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def _compiled_loosely[F: Callable[..., Any]](function: F) -> F:
     """Sums may be taken in any order, so that they vectorise."""
     loose = {"reassoc", "contract"}
-    return cast(F, njit(cache=True, error_model="numpy", fastmath=loose)(function))
+    return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath=loose)(function))
 
 
 # The tilt -------------------------------------------------------------------------------------
 
 
 @_compiled
-def saddle(rows: Array, x: Array, slack: Array) -> tuple[Array, float, int, float]:
+def saddle(rows: Array, x: Array, slack: Array, watch: Watch) -> tuple[Array, float, int, float]:
     """Tilt, value and Newton steps of the concave problem, from an x of slack s > 0.
 
     The last number is 0, or the nats that were missing where Newton's method stopped.
@@ -172,6 +192,8 @@ def saddle(rows: Array, x: Array, slack: Array) -> tuple[Array, float, int, floa
     value = np.sum(kappa) - 0.5 * np.dot(x, x)
     gain = np.inf
     for iteration in range(200):
+        if watch[STOP]:
+            break
         step = _newton_step(rows, x, slack, hazard, variance)
         slack_step = np.dot(rows, step)
         gain = 0.5 * np.dot(np.dot(hazard, rows) - x, step)
@@ -285,18 +307,19 @@ def _barrier(slack: Array) -> tuple[Array, Array, Array]:
 
 @_compiled
 def _excess(a: float, rng: np.random.Generator) -> float:
-    """Z - a for Z ~ N(0, 1) given Z > a."""
+    """Z - a for Z ~ N(0, 1) given Z > a; NaN if a is no number."""
     if a <= 0.0:
-        while True:
+        for _ in range(MOST_TRIES):
             excess = rng.standard_normal() - a
             if excess > 0.0:
                 return excess
     rate = 0.5 * (a + math.sqrt(a * a + 4.0))
     lag = 2.0 / (a + math.sqrt(a * a + 4.0))  # rate - a, without cancellation
-    while True:
+    for _ in range(MOST_TRIES):
         excess = rng.standard_exponential() / rate
         if 2.0 * rng.standard_exponential() >= (excess - lag) ** 2:
             return excess
+    return np.nan
 
 
 @_compiled
@@ -320,7 +343,9 @@ def _dot(left: Array, right: Array, length: int) -> float:
 
 
 @_compiled
-def _ordered_factor(covariance: Array, lower: Array) -> tuple[Array, Order, Array, Array]:
+def _ordered_factor(
+    covariance: Array, lower: Array, watch: Watch
+) -> tuple[Array, Order, Array, Array]:
     """Cholesky factor with the least likely bound first, its order, a feasible z and its slack.
 
     Each step takes the variable whose bound is least likely to be met given that the ones before
@@ -331,6 +356,8 @@ def _ordered_factor(covariance: Array, lower: Array) -> tuple[Array, Order, Arra
     mean, slack = np.empty(rows), np.empty(rows)
     variance, shift = np.diag(covariance).copy(), np.zeros(rows)
     for k in range(rows):
+        if watch[STOP]:
+            break
         worst, hardest = k, -np.inf
         for i in range(k, rows):
             if not variance[i] > 0.0:
@@ -380,11 +407,14 @@ def _first(
     rng: np.random.Generator,
     excess: Array,
     limit: int,
+    watch: Watch,
 ) -> int:
     """Propose until one is accepted, left in `excess`; the number tried, limit + 1 if none was."""
     z = np.empty_like(bound)
     for tried in range(1, limit + 1):
         weight = _proposal(rows, bound, tilt, rng, z, excess)
+        if watch[STOP] or math.isnan(weight):
+            break
         if weight + rng.standard_exponential() >= log_bound:
             return tried
     return limit + 1
@@ -411,22 +441,22 @@ def _propose(
 
 @_compiled
 def draw_above(
-    covariance: Array, lower: Array, rng: np.random.Generator, limit: int
+    covariance: Array, lower: Array, rng: np.random.Generator, limit: int, watch: Watch
 ) -> tuple[Array, int, bool]:
     """One draw of X (N,), the proposals that it took, and whether there was one at all.
 
     `TruncatedNormal.first` without its object: the covariance is used once.
     """
-    factor, order, start, slack = _ordered_factor(covariance, lower)
+    factor, order, start, slack = _ordered_factor(covariance, lower, watch)
     scale = np.diag(factor).copy()
     point, excess = np.empty_like(lower), np.empty_like(lower)
     if not np.all(scale > 0.0):
         return point, 0, False
     rows = factor / scale.reshape(-1, 1)
-    tilt, log_bound, _, gap = saddle(rows, start, slack)
-    if gap > 0.0:
+    tilt, log_bound, _, gap = saddle(rows, start, slack, watch)
+    if gap != 0.0:
         return point, 0, False
-    tried = _first(rows, lower[order] / scale, tilt, log_bound, rng, excess, limit)
+    tried = _first(rows, lower[order] / scale, tilt, log_bound, rng, excess, limit, watch)
     for k in range(lower.size):
         point[order[k]] = excess[k] * scale[k] + lower[order[k]]
     return point, tried, tried <= limit

@@ -28,6 +28,7 @@ from ardvark.models.tables import (
 )
 
 __all__ = [
+    "Seed",
     "as_binary",
     "as_classes",
     "as_count",
@@ -41,12 +42,14 @@ __all__ = [
     "one_of",
     "positive",
     "positive_integer",
+    "some_seed",
     "target_scale",
     "warn_about_columns",
 ]
 
 type IntArray = npt.NDArray[np.int64]
 type ClassArray = npt.NDArray[Any]
+type Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
 FAR_FROM_ONE = 1e7  # a scale of inputs for which no default prior is meant, either way
@@ -295,14 +298,29 @@ def as_flag(value: Any, argument: str) -> bool:
 
 
 def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:
-    """Check a seed: None or an integer from 0 to 2**63 - 1."""
+    """Give a seed as an integer, or None.
+
+    A NumPy Generator gives its next number, so it moves on with every call; a SeedSequence always
+    gives the same. Both can be written down then, as any other seed.
+    """
     if random_seed is None:
         return None
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**32))
+    if isinstance(random_seed, np.random.SeedSequence):
+        return int(random_seed.generate_state(1)[0])
     if not _is_integer(random_seed) or not 0 <= random_seed < 2**63:
         raise InputError(
-            f"{argument} must be None or an integer from 0 to 2**63 - 1, got {random_seed!r}."
+            f"{argument} must be None, an integer from 0 to 2**63 - 1, a NumPy Generator or a "
+            f"SeedSequence, got {random_seed!r}."
         )
     return int(random_seed)
+
+
+def some_seed(random_seed: Any) -> int:
+    """Give a seed as an integer, a fresh one for None."""
+    seed = as_seed(random_seed)
+    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
 
 
 def one_of(value: Any, choices: Iterable[str], argument: str) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ardvark.errors import InputError
-from ardvark.models.checks import as_count, as_seed, non_negative, positive, positive_integer
+from ardvark.models.checks import Seed, as_count, as_seed, non_negative, positive, positive_integer
 from ardvark.models.inputs import Array
 
 __all__ = [
@@ -57,7 +57,7 @@ def ripley(
     n_test: int = 1000,
     noise: float = 0.03**0.5,
     irrelevant: int = 0,
-    seed: int | None = 0,
+    seed: Seed = 0,
 ) -> Simulated:
     """Two classes, each an equal mixture of two Gaussians.
 
@@ -79,7 +79,7 @@ def ripley(
     return Simulated(X, t, n, {"signal": probability, "relevant": np.arange(2)})
 
 
-def sinc(n: int = 100, n_test: int = 1000, noise: float = 0.1, seed: int | None = 0) -> Simulated:
+def sinc(n: int = 100, n_test: int = 1000, noise: float = 0.1, seed: Seed = 0) -> Simulated:
     """sin(x)/x with x uniform on [-10, 10] and Gaussian noise."""
 
     def signal(X: Array) -> Array:
@@ -91,9 +91,7 @@ def sinc(n: int = 100, n_test: int = 1000, noise: float = 0.1, seed: int | None 
     )
 
 
-def friedman1(
-    n: int = 240, n_test: int = 1000, noise: float = 1.0, seed: int | None = 0
-) -> Simulated:
+def friedman1(n: int = 240, n_test: int = 1000, noise: float = 1.0, seed: Seed = 0) -> Simulated:
     """Five of ten inputs matter, all uniform on [0, 1]."""
 
     def signal(X: Array) -> Array:
@@ -104,9 +102,7 @@ def friedman1(
     return _regression(lambda rng, rows: rng.random((rows, 10)), signal, 5, n, n_test, noise, seed)
 
 
-def friedman2(
-    n: int = 240, n_test: int = 1000, noise: float = 125.0, seed: int | None = 0
-) -> Simulated:
+def friedman2(n: int = 240, n_test: int = 1000, noise: float = 125.0, seed: Seed = 0) -> Simulated:
     """Impedance of a circuit; the default noise is about a third of the signal's sd."""
 
     def signal(X: Array) -> Array:
@@ -115,9 +111,7 @@ def friedman2(
     return _regression(_circuits, signal, 4, n, n_test, noise, seed)
 
 
-def friedman3(
-    n: int = 240, n_test: int = 1000, noise: float = 0.1, seed: int | None = 0
-) -> Simulated:
+def friedman3(n: int = 240, n_test: int = 1000, noise: float = 0.1, seed: Seed = 0) -> Simulated:
     """Phase shift of the same circuit; the default noise is about a third of the signal's sd."""
 
     def signal(X: Array) -> Array:
@@ -132,7 +126,7 @@ def qi_synthetic(
     noise: float = 0.0,
     d: int = 200,
     useful: int = 10,
-    seed: int | None = 0,
+    seed: Seed = 0,
 ) -> Simulated:
     """Linear two-class task with few rows, separable by `useful` weights ~ N(-0.5, 1).
 
@@ -159,7 +153,7 @@ def additive(
     n_test: int = 2000,
     noise: float = 1.0,
     irrelevant: int = 5,
-    seed: int | None = 0,
+    seed: Seed = 0,
 ) -> Simulated:
     """Five inputs uniform on [0, 1] add up, `irrelevant` ones ~ N(0, 1) do nothing.
 
@@ -184,7 +178,7 @@ def sin2d(
     n_test: int = 2000,
     noise: float = 1.0,
     irrelevant: int = 8,
-    seed: int | None = 0,
+    seed: Seed = 0,
 ) -> Simulated:
     """Two inputs uniform on [-10, 10] matter, `irrelevant` ones ~ N(0, 1) do nothing."""
 
@@ -222,7 +216,7 @@ SIMULATORS = {
 
 
 def _parts(
-    n: int, n_test: int, seed: int | None, before: int = 0
+    n: int, n_test: int, seed: Seed, before: int = 0
 ) -> list[tuple[int, np.random.Generator]]:
     """Give training and test rows a generator each (and `before` others), so neither moves."""
     rows = [0] * before + [positive_integer(n, "n"), as_count(n_test, "n_test")]
@@ -237,7 +231,7 @@ def _regression(
     n: int,
     n_test: int,
     noise: float,
-    seed: int | None,
+    seed: Seed,
 ) -> Simulated:
     non_negative(noise, "noise")
     parts = [

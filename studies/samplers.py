@@ -99,7 +99,13 @@ def _sweeps(case: Case, kernel: str) -> Draw:
     def draw(draws: int, tune: int, held: Any = model) -> tuple[np.ndarray, int]:
         hyper = av.Sampled(kernel=kernel, tune=tune)
         chains = sample_chains(
-            latent, av.EP(), hyper, draws=draws, chains=CHAINS, seed=1, tick=lambda said: None
+            latent,
+            av.EP(),
+            hyper,
+            draws=draws,
+            chains=CHAINS,
+            seed=1,
+            tick=lambda said, share=0.0: None,
         )
         return chains.weights, 0
 

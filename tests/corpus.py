@@ -391,7 +391,7 @@ def correlated_slopes() -> None:
     pm.Normal("y", eta, sigma, observed=real)
 
 
-@accepted("field", hyper=("kappa",), conjugate=("kappa",))
+@accepted("field", hyper=("kappa",), conjugate=())  # a Gamma, but behind a matrix inverse
 def neighbours_by_precision_matrix() -> None:
     kappa = pm.Gamma("kappa", 2, 1)
     ring = 2.5 * np.eye(G) - np.roll(np.eye(G), 1, axis=0) - np.roll(np.eye(G), -1, axis=0)

@@ -94,6 +94,7 @@ ARRAY_LAYER = {
         "projection",
         "reconstruction",
         "smo",
+        "threads",
     )
 }
 NOT_FOR_ARRAYS = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots"}
@@ -109,6 +110,7 @@ GRAPH_LAYER = {  # of inference: these alone take a graph apart or put one toget
         "copies",
         "extend",
         "fingerprint",
+        "gamma_form",
         "simulate",
         "slice_theta",
         "step_block",

@@ -19,6 +19,7 @@ from ardvark.models.checks import (
     one_of,
     positive,
     positive_integer,
+    some_seed,
     target_scale,
     warn_about_columns,
 )
@@ -271,11 +272,23 @@ def test_a_count_is_a_positive_integer(value):
     assert positive_integer(np.int64(7), "draws") == 7
 
 
-@pytest.mark.parametrize("value", ["a", -1, 1.5, True, 2**63, np.random.default_rng(0), [1]])
+@pytest.mark.parametrize("value", ["a", -1, 1.5, True, 2**63, np.random.RandomState(0), [1]])
 def test_a_seed_is_none_or_an_integer(value):
-    with pytest.raises(InputError, match="random_seed must be None or an integer"):
+    with pytest.raises(InputError, match=r"random_seed must be None, an integer .*Generator"):
         as_seed(value)
     assert as_seed(None) is None and as_seed(np.uint32(5)) == 5
+
+
+def test_a_generator_is_a_seed():
+    """It was refused, though PyMC takes it."""
+    one, two = (np.random.default_rng(3) for _ in range(2))
+    first = as_seed(one)
+    assert isinstance(first, int) and 0 <= first < 2**32
+    assert first == as_seed(two) and first != as_seed(one)  # it moves on
+    source = np.random.SeedSequence(5)
+    assert as_seed(source) == as_seed(source) == as_seed(np.random.SeedSequence(5))
+    assert as_seed(source) != as_seed(np.random.SeedSequence(6))
+    assert some_seed(7) == 7 and some_seed(None) != some_seed(None)
 
 
 @pytest.mark.parametrize("value", ["probti", None, 3, ["probit"]])

@@ -268,7 +268,7 @@ def test_additive_and_sin2d_by_their_formulas():
         ({"n": 0}, "n must be an integer >= 1, got 0"),
         ({"n_test": -1}, "n_test must be an integer >= 0, got -1"),
         ({"noise": -0.1}, "noise must be a finite number >= 0, got -0.1"),
-        ({"seed": "a"}, "seed must be None or an integer"),
+        ({"seed": "a"}, "seed must be None, an integer"),
         ({"task": "classes"}, "task must be one of 'binary', 'multiclass', 'regression'"),
         ({"target": "y"}, "target is for a CSV file or a DataFrame"),
     ],

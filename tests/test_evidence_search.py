@@ -72,7 +72,7 @@ def test_threads_change_nothing():
     one = maximise(process, starts=starts)
     two = maximise(process, starts=starts, workers=2)
     np.testing.assert_array_equal(one.optima.relevance, two.optima.relevance)
-    assert search([lambda: 1, lambda: 2], workers=2) == [1, 2]
+    assert search([lambda watch: 1, lambda watch: 2], workers=2) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_screened_starts_end_at_the_same_optimum(monkeypatch):
 
 
 def test_climbs_leave_lapack_one_thread_each():
-    def threads():
+    def threads(watch=None):
         pools = threadpool_info()
         return max(pool["num_threads"] for pool in pools if pool["user_api"] == "blas")
 

@@ -17,8 +17,10 @@ from ardvark.inference.exact_kernels import (
     run_exact_chain,
 )
 from ardvark.inference.sampled_kernels import LOGIT, PROBIT, draw_precisions
+from ardvark.inference.threads import unwatched
 from ardvark.inference.truncated_normal import TruncatedNormal, draw_above
 
+UNWATCHED = unwatched()
 N, D, A_SHAPE, B_RATE = 6, 3, 2.5, 1.5
 ROWS = np.random.default_rng(12).normal(size=(N, D))
 OFFSET = np.random.default_rng(14).normal(size=N)
@@ -99,11 +101,12 @@ def test_weights_given_utilities_have_the_moments_of_a_regression():
 def test_one_draw_above_is_that_of_the_object():
     B, _, alpha, y, _ = problem(seed=7)
     G = _utilities(B, alpha)
-    point, tried, found = draw_above(G, 0.1 * y, np.random.default_rng(1), 10_000)
+    point, tried, found = draw_above(G, 0.1 * y, np.random.default_rng(1), 10_000, UNWATCHED)
     other, proposals = TruncatedNormal(G, 0.1 * y).first(np.random.default_rng(1))
     assert found and tried == proposals
     assert np.array_equal(point, other)
-    assert not draw_above(np.zeros((2, 2)), np.zeros(2), np.random.default_rng(1), 10)[2]
+    nothing = np.zeros((2, 2)), np.zeros(2)
+    assert not draw_above(*nothing, np.random.default_rng(1), 10, UNWATCHED)[2]
 
 
 # A logit is a probit of random variances ---------------------------------------------------------
@@ -142,7 +145,7 @@ def test_more_weights_than_rows(link, scale):
 def sweep(B, offset, alpha, shape, rate, rng, fault):
     """`run_exact_chain` by hand, so that a part of it can be broken."""
     R = np.linalg.inv(_utilities(B, alpha))
-    y = draw_above(_utilities(B, alpha), -offset, rng, 100_000)[0]
+    y = draw_above(_utilities(B, alpha), -offset, rng, 100_000, UNWATCHED)[0]
     told = R.copy() if fault == "stale inverse" else R
     if fault == "forgotten noise":
         y = y + rng.normal(size=y.size)
@@ -170,8 +173,9 @@ def geweke(rounds, fault=None, compiled=False, family=PROBIT):
             if fault == "one variance":
                 variance[:] = 1.0
             assert run_exact_chain(
-                B, shift, family == LOGIT, told, rate, alpha, variance, 0, True, rng, *out
-            )
+                B, shift, family == LOGIT, told, rate, alpha, variance, 0, True, rng, *out,
+                UNWATCHED,
+            )  # fmt: skip
             w = out[0][0]
         else:
             w = sweep(B, shift, alpha, told, rate, rng, fault)

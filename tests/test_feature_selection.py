@@ -22,6 +22,7 @@ from ardvark.inference.process_evidence import Process, maximise, random_starts
 from ardvark.inference.process_learners import EvidenceLearner, LeaveOneOutLearner
 from ardvark.inference.reconstruction import by_height, reconstruct
 from ardvark.inference.smo import hinge_machine, path_decisions
+from ardvark.inference.threads import unwatched
 from ardvark.models.covariances import ARDGaussian
 
 
@@ -45,7 +46,7 @@ def test_a_path_of_boxes_is_each_of_them_alone():
     X, y = task()
     kernel = np.exp(-0.3 * cdist(X, X, "sqeuclidean"))
     train, test, boxes = np.arange(60), np.arange(60, 80), np.array([0.2, 2.0, 20.0])
-    f, cut = path_decisions(kernel, y, train, test, boxes, 1e-9, 10**7)
+    f, cut = path_decisions(kernel, y, train, test, boxes, 1e-9, 10**7, unwatched())
     assert not cut.any()
     for k, box in enumerate(boxes):
         v, offset = hinge_machine(kernel[:60, :60], y[:60], box, tolerance=1e-9)

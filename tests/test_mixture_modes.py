@@ -7,6 +7,7 @@ from ardvark.inference.mixture import Scale, make_problem, run_chains, rung, sta
 from ardvark.inference.mixture_background import mixture_evidence
 from ardvark.inference.mixture_search import score, search
 from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.threads import unwatched
 from ardvark.models.subset_prior import log_subset_prior
 
 PLAN = Plan(300, 10, 150)
@@ -49,6 +50,6 @@ def test_a_search_never_ends_lower_and_is_repeated_by_its_seed(two_orders):
         rng = np.random.default_rng(5)
         state = rung(start(rng, two_orders, 2, 2, 1, 1), 0)
         first = score(rng, two_orders, state, np.empty(4), np.empty((5, 5)))
-        found.append(search(rng, two_orders, state, 10, 4))
+        found.append(search(rng, two_orders, state, 10, 4, unwatched()))
         assert found[-1] > first
     assert found[0] == found[1]

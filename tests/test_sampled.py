@@ -5,9 +5,11 @@ import pymc as pm
 import pytest
 
 import ardvark as av
+from ardvark.inference import progress
 from ardvark.inference.graph import read_model
 from ardvark.inference.sampled_kernels import LOGIT, PROBIT, run_chain
 from ardvark.inference.slice_theta import ThetaSweep, slice_move
+from ardvark.inference.threads import unwatched
 
 QUIET = {"progressbar": False, "random_seed": 3}
 
@@ -100,7 +102,75 @@ def test_a_user_graph_with_other_hyperparameters():
     assert tree["posterior"]["s"].min() > 0
     assert tree["log_likelihood"]["y"].shape == (2, 60, 40)
     latent = read_model(model)
-    assert ThetaSweep(latent).others == ["s"]
+    assert list(ThetaSweep(latent).lines) == ["s"]
+
+
+SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+
+@pytest.fixture(scope="module")
+def schools():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        eta = pm.Deterministic("eta", pm.Normal("theta", mu, tau, shape=8))
+        pm.Normal("y", eta, ERRORS, observed=SCHOOLS)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::ardvark.errors.ConvergenceWarning")
+@pytest.mark.parametrize("method", [av.Laplace, av.EP])
+def test_progress_with_a_time_to_go(schools, probit, method, monkeypatch):
+    """Minutes passed without a word: a line told neither what was done nor what was left."""
+    model, seen = schools if method is av.Laplace else probit[0], []
+
+    class Line:
+        def start(self):
+            seen.append("start")
+
+        def update(self, text):
+            seen.append(text)
+
+        def stop(self):
+            seen.append("stop")
+
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_status", Line)
+    hyper = av.Sampled(tune=40)
+    av.fit(model, method(hyper=hyper), draws=40, chains=2, random_seed=1)
+    assert seen[0] == "start" and seen[-1] == "stop"
+    told = [text for text in seen if " of 160 " in text]
+    assert told and all("s to go)" in text for text in told[1:])
+
+
+def test_centred_schools_against_quadrature(schools):
+    """The slices of tau and mu, each on a line of its own: means over tau by quadrature."""
+    u = np.linspace(np.log(1e-4), np.log(400.0), 4001)
+    tau = np.exp(u)
+    variance = ERRORS**2 + tau[:, None] ** 2
+    precision = 1 / 25.0 + (1 / variance).sum(axis=1)
+    mean = (SCHOOLS / variance).sum(axis=1) / precision  # of mu given tau
+    log_weight = -np.log1p((tau / 5.0) ** 2) + u - 0.5 * np.log(precision)
+    log_weight -= 0.5 * (np.log(variance) + SCHOOLS**2 / variance).sum(axis=1)
+    log_weight += 0.5 * mean**2 * precision
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    assert (weight @ mean, weight @ tau) == pytest.approx((4.40, 3.59), abs=0.01)
+    sweep, latent = ThetaSweep(read_model(schools)), read_model(schools)
+    rng, seen = np.random.default_rng(3), np.empty((4000, 3))
+    for i in range(len(seen)):  # theta given mu and tau is exact: what is tested are the slices
+        chosen = rng.choice(len(tau), p=weight)
+        mu = mean[chosen] + rng.normal() / np.sqrt(precision[chosen])
+        told = 1 / ERRORS**2 + tau[chosen] ** -2
+        centre = (SCHOOLS / ERRORS**2 + mu * tau[chosen] ** -2) / told
+        theta = centre + rng.normal(size=8) / np.sqrt(told)
+        moved = sweep.move(theta, {"mu": np.array(mu), "tau": np.array(tau[chosen])}, rng)
+        seen[i] = moved["mu"], np.log(moved["tau"]), moved["tau"] < 2.0
+    assert latent.conjugate == ()
+    exact = weight @ mean, weight @ u, weight @ (tau < 2.0)
+    error = seen.std(axis=0) / np.sqrt(len(seen))  # independent posterior draws, moved once
+    assert np.all(np.abs(seen.mean(axis=0) - exact) < 4.0 * error)
 
 
 def test_draw_kernel_is_labelled(probit):
@@ -168,8 +238,9 @@ def successive(family, rounds, fault=None, d=3, n=6, a=2.5, b=1.5):
         source = before if fault == "stale data" else w
         sign, before = draw_labels(family, A @ source, rng), w.copy()
         run_chain(
-            A, AT, offset, family, sign, sign, told, rate, w, alpha, 0, 1, kernel, True, rng, *out
-        )
+            A, AT, offset, family, sign, sign, told, rate, w, alpha, 0, 1, kernel, True, rng, *out,
+            unwatched(),
+        )  # fmt: skip
         seen[i] = functionals(w, alpha, A)
     return seen
 
