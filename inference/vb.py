@@ -7,10 +7,11 @@ Coordinate ascent on the ELBO, put together from the blocks of `vb_blocks.py` (B
 2000; Mirzaei, Mohsenzadeh & Sheikhzadeh 2017, Mir17). The independence is paid for: sds are too
 small, most of all those of parameters that the posterior ties together, and means are off where the
 data do not say how large a weight is: the more so the fewer rows there are for a weight, the more
-alike the inputs, and the farther the hyperprior is from the weights. Against
-Gibbs sampling with the default hyperprior, regressions on 5 to 14 inputs with 40 to 4177 rows have
-means within 0.03 sd and sds up to 5 % too small; 30 rows for 25 inputs, or 186 for 60, means within
-0.15 sd and sds up to 30 % too small. A hyperprior that is wrong by orders of magnitude costs more:
+alike the inputs, and the farther the hyperprior is from the weights. Against Gibbs sampling with
+the default hyperprior, regressions on 4 to 14 inputs with 40 to 4177 rows have means within 0.03 sd
+and sds up to 5 % too small; 30 rows for 25 inputs, or 186 for 60, means within 0.15 sd and sds up
+to 30 % too small; 30 rows for 60 inputs, a mean off by 0.3 sd. A hyperprior that is wrong by orders
+of magnitude costs more:
 Boston in its own units with b = 2/d, as if t had sd 1, has a mean off by 0.33 sd and an sd 37 % too
 small; with a tenth of that b 0.79 sd and 84 % (`tests/test_vb_linear.py`). Classes: 0.2 sd with a
 logit, 0.6 with a probit, on the cases of `tests/test_references.py`.
