@@ -100,13 +100,16 @@ def _machines() -> None:
     import ardvark as av
     from ardvark.inference.smo import hinge_machine, path_decisions
     from ardvark.inference.sparse_logistic import _weighted_squares
+    from ardvark.inference.threads import unwatched
 
     X, _, label = _data()
     av.sklearn.RVC().fit(X, label)
     _weighted_squares(np.ascontiguousarray(X.T), np.ones(len(X)))  # of many rows
     kernel, sign, rows = X @ X.T + np.eye(len(X)), 2.0 * label - 1.0, np.arange(len(X))
     hinge_machine(kernel, sign, 1.0)
-    path_decisions(kernel, sign, rows[:16], rows[16:], np.array([0.5, 1.0]), 1e-6, 1000)
+    path_decisions(
+        kernel, sign, rows[:16], rows[16:], np.array([0.5, 1.0]), 1e-6, 1000, unwatched()
+    )
 
 
 PROBLEMS: dict[str, Callable[[], None]] = {  # the longest first
