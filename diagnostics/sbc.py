@@ -33,6 +33,7 @@ from ardvark.diagnostics.processes import end_with_parent
 from ardvark.diagnostics.sbc_fit import Replicator
 from ardvark.errors import AccuracyWarning, InputError
 from ardvark.inference.copies import copy_of
+from ardvark.inference.fingerprint import graph_of
 from ardvark.inference.fit import named_method
 from ardvark.inference.methods import METHODS
 from ardvark.inference.tree import describe, dims_of
@@ -162,7 +163,9 @@ def _identity(replicator: Replicator, seed: int) -> _Identity:
         format=FORMAT,
         version=installed("ardvark"),
         model=card.builder if card else "user graph",
-        fingerprint=fingerprint(np.array([model.str_repr()]), *(v.get_value() for v in data)),
+        fingerprint=fingerprint(
+            np.array([graph_of(model)["graph"]]), *(v.get_value() for v in data)
+        ),
         method=replicator.method,
         settings=json.loads(json.dumps(describe(replicator.settings))),
         hold=replicator.hold,

@@ -52,7 +52,7 @@ def more_groups(model: Any, posterior: xr.Dataset, seed: int) -> dict[str, xr.Da
         )  # fmt: skip
     found = {name: before[name].to_dataset() for name in ("prior", "prior_predictive")}
     found["posterior_predictive"] = after["posterior_predictive"].to_dataset()
-    found["log_prior"] = _finite(log_prior)
+    found["log_prior"] = _counted(log_prior, posterior)
     return found
 
 
@@ -69,7 +69,10 @@ def _varies(draws: xr.DataArray) -> bool:
     return bool(np.any(values != values[:1]))
 
 
-def _finite(log_prior: xr.Dataset | xr.DataTree) -> xr.Dataset:
-    """A weight that is pruned has no density: it counts as nothing."""
+def _counted(log_prior: xr.Dataset | xr.DataTree, posterior: xr.Dataset) -> xr.Dataset:
+    """A weight that is pruned, or not in the subset, counts as nothing."""
     known = log_prior.to_dataset() if isinstance(log_prior, xr.DataTree) else log_prior
-    return known.where(np.isfinite(known), 0.0)
+    known = known.where(np.isfinite(known), 0.0)
+    if "included" in posterior and "w" in known:
+        known["w"] = known["w"].where(posterior["included"] != 0, 0.0)
+    return known

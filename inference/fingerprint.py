@@ -30,7 +30,7 @@ import xarray as xr
 from ardvark.errors import InputError
 from ardvark.models.card import Card, card_of
 
-__all__ = ["fingerprint", "require_data", "require_model", "require_same_data"]
+__all__ = ["fingerprint", "graph_of", "require_data", "require_model", "require_same_data"]
 
 _BITS = 2.0**30  # nine digits of a number
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -82,11 +82,11 @@ def fingerprint(model: Any) -> dict[str, Any]:
         "target": _target(model, observed),
         "observed": {name: None if v is None else _of_array(v) for name, v in observed.items()},
         "inputs": dict(_inputs(model, rows)),
-        **_of_graph(model),
+        **graph_of(model),
     }
 
 
-def _of_graph(model: Any) -> dict[str, Any]:
+def graph_of(model: Any) -> dict[str, Any]:
     """Tell what a model is, whatever its data."""
     card = card_of(model)
     return {
@@ -208,7 +208,7 @@ def require_same_data(
 
 def require_model(model: Any, trees: Mapping[str, xr.DataTree], *, data: bool = False) -> None:
     """Refuse trees of another model; with `data` also those of other data than it holds now."""
-    mine = fingerprint(model) if data else _of_graph(model)
+    mine = fingerprint(model) if data else graph_of(model)
     for name, tree in trees.items():
         theirs = _print_of(tree)
         if other := _other_model(mine, theirs, _same_versions(tree)):

@@ -60,3 +60,13 @@ def test_draws_that_are_missing_are_refused(exact):
     model = av.models.ard_regression(X, Y, alpha=1.0, noise=1.0)
     with pytest.raises(UnsupportedPair, match="no draws of 'w'"):
         more_groups(model, exact["posterior"].to_dataset().drop_vars("w"), 1)
+
+
+def test_an_input_that_is_out_of_the_subset_has_no_prior_density():
+    model = av.models.subset_regression(X, Y, slab=1.0, noise=1.0)
+    tree = av.fit(model, "reversible_jump", draws=100, random_seed=1, extend=True)
+    included = tree["posterior"]["included"].values != 0
+    log_prior = tree["log_prior"]["w"].values
+    assert (log_prior[~included] == 0).all() and not included.all()
+    w = tree["posterior"]["w"].values[included]
+    np.testing.assert_allclose(log_prior[included], -0.5 * w**2 - 0.5 * np.log(2 * np.pi))
