@@ -165,7 +165,7 @@ def report(
     data = _asked_for("report", data, task)
     kept: Kept | None = None
     given: dict[str, Any]
-    with locked(out, output.say):
+    with locked(out, output.say), locked(out.with_suffix(".json"), output.say):
         if Path(data).is_dir():
             trees, given = _stored(Path(data), output)
             command = shlex.join(["ardvark", "report", data, "--out", out.name])
