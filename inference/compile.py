@@ -42,10 +42,18 @@ def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:
         )
     with quick():
         function = pytensor.function(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
-    alone = Lock()
+    return _OneAtATime(function)
 
-    def call(*values: Any) -> Any:
-        with alone:
-            return function(*values)
 
-    return call
+class _OneAtATime:
+    """A compiled function behind a lock; in another process its copy has a lock of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._lock = function, Lock()
+
+    def __call__(self, *values: Any) -> Any:
+        with self._lock:
+            return self._function(*values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _OneAtATime, (self._function,)

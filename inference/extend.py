@@ -42,7 +42,7 @@ def more_groups(model: Any, posterior: xr.Dataset, seed: int) -> dict[str, xr.Da
     varying = [name for name in free if _varies(posterior[name])]
     drawn = xr.DataTree.from_dict({"posterior": posterior[free]})
     how: dict[str, Any] = {"model": model, "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    with quick(), silent("pymc"), warnings.catch_warnings():
+    with quick(), silent("pymc.sampling.forward"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         after = pm.sample_posterior_predictive(drawn, random_seed=seed, progressbar=False, **how)
         before = pm.sample_prior_predictive(PRIOR_DRAWS, random_seed=seed, **how)

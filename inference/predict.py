@@ -351,7 +351,7 @@ def _by_simulation(
         v.name: np.zeros((rows, *v.get_value().shape[1:]), v.dtype) for v in latent.observed_data
     }
     put_data(model, fillers)
-    with quick(), silent("pymc"):
+    with quick(), silent("pymc.sampling.forward"):
         drawn = pm.sample_posterior_predictive(
             tree,
             model=model,

@@ -106,6 +106,7 @@ def test_threads_predict_from_one_model(classifier):
     tree = av.fit(classifier, "laplace", draws=20, random_seed=1)
     tables = [rng.normal(size=(n, 3)) for n in (1, 4, 9, 17)]
     expected = [av.predict(classifier, tree, rows).values for rows in tables]
+    settings = pytensor.config.cxx, pytensor.config.mode
     start = threading.Barrier(8)
 
     def work(thread):
@@ -122,10 +123,7 @@ def test_threads_predict_from_one_model(classifier):
     assert all(right)
     np.testing.assert_array_equal(classifier["X"].get_value(), X)
     assert classifier.coords["row"] == tuple(range(40))
-    assert pytensor.config.cxx == before_cxx
-
-
-before_cxx = pytensor.config.cxx
+    assert (pytensor.config.cxx, pytensor.config.mode) == settings
 
 
 @pytest.mark.parametrize("method", ["laplace", "ep"])
