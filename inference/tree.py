@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.hyper import CRITERIA
-from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.posterior import FunctionPosterior, Posterior, condition
-from ardvark.inference.settled import Settled
-from ardvark.inference.sites import Array
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.hyper.settings import CRITERIA
+from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.posterior import FunctionPosterior, Posterior, condition
 
 __all__ = [
     "TREATMENTS",

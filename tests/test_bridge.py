@@ -10,8 +10,8 @@ from scipy.special import betaln, gammaln
 
 import ardvark as av
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.bridge import bridge_evidence, meet
-from ardvark.inference.target import target_of
+from ardvark.inference.bridge.bridge import bridge_evidence, meet
+from ardvark.inference.bridge.target import target_of
 
 RNG = np.random.default_rng(90210)
 X = RNG.normal(size=(40, 3))

@@ -6,13 +6,13 @@ from scipy.integrate import dblquad
 from scipy.special import expit, log_expit
 from scipy.stats import multivariate_normal
 
-from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.multinomial import fit_multinomial
-from ardvark.inference.multinomial_ard import fixed_point_softmax
-from ardvark.inference.multinomial_spaces import SoftmaxModel, eta_covariance
-from ardvark.inference.sites import LogitSites
-from ardvark.inference.softmax_average import mean_probabilities
+from ardvark.inference.sites.likelihoods import LogitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.softmax.ard import fixed_point_softmax
+from ardvark.inference.softmax.average import mean_probabilities
+from ardvark.inference.softmax.laplace import fit_multinomial
+from ardvark.inference.softmax.model import SoftmaxModel, eta_covariance
 
 rng = np.random.default_rng(20260801)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.psis import khat, loo_figures
+from ardvark.diagnostics.compare.psis import khat, loo_figures
 
 MEAN = np.array([0.5, 1.0, -2.0, 0.0])
 SD = np.array([0.3, 0.2, 1.5, 0.7])

@@ -8,10 +8,10 @@ import xarray as xr
 from contracts import logp
 
 import ardvark as av
-from ardvark.diagnostics.psis import khat
-from ardvark.inference.bilinear_sampling import invariants
-from ardvark.inference.bilinear_tree import basis_of, eta_of, target_of
-from ardvark.inference.rsfm import rsfm
+from ardvark.diagnostics.compare.psis import khat
+from ardvark.inference.sample_feature.rsfm import rsfm
+from ardvark.inference.sample_feature.run_sampling import invariants
+from ardvark.inference.sample_feature.tree import basis_of, eta_of, target_of
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.workloads import bilinear
 

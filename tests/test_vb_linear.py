@@ -7,13 +7,13 @@ from scipy import integrate, stats
 from scipy.special import expit, ndtr
 
 import ardvark as av
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.graph import read_model
-from ardvark.inference.sites import GaussianSites
-from ardvark.inference.vb_blocks import Gamma
-from ardvark.inference.vb_linear import PrecisionPlan, ascend_linear, elbo
-from ardvark.inference.vb_reading import read_roles
-from ardvark.inference.vb_rows import (
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.vb.blocks import Gamma
+from ardvark.inference.vb.linear import PrecisionPlan, ascend_linear, elbo
+from ardvark.inference.vb.reading import read_roles
+from ardvark.inference.vb.rows import (
     FixedRows,
     FreeNoise,
     GaussianRows,
@@ -242,7 +242,7 @@ def test_settings_that_make_no_sense(bad):
 
 
 def test_tree_holds_the_joint_and_its_khat():
-    from ardvark.diagnostics.psis import khat
+    from ardvark.diagnostics.compare.psis import khat
 
     X, eta, rng = task(10, rows=40)
     t = eta + 0.5 * rng.standard_normal(40)
