@@ -92,7 +92,7 @@ def gaussian_answer(
         "sample_stats": draws_dataset(
             latent.model,
             {
-                "log_posterior": joint.reshape(shape),
+                "lp": joint.reshape(shape),
                 "log_approximation": approximation.reshape(shape),
             },
         ),

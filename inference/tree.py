@@ -4,7 +4,7 @@
 |---|---|
 | `posterior` | draws under the graph's names; fixed hyperparameters too, constant |
 | `log_likelihood` | log p(t_n | ...) for each draw and row |
-| `sample_stats` | approximations: `log_posterior` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
+| `sample_stats` | approximations: `lp` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
 | `fit` | approximations: `mean_vector`, `covariance_matrix`, `active`, `log_evidence`, the sites, and θ by name |
 | `observed_data`, `constant_data` | as ArviZ has them |
 

@@ -25,7 +25,7 @@ def problem(rows=25, columns=6, classes=3, off=True):
     return SoftmaxModel(Phi, rng.integers(0, classes, rows), precision)
 
 
-def log_posterior(model, flat):
+def lp(model, flat):
     """psi at the weights that are on, written as it stands in the text."""
     w = np.zeros(model.precision.shape)
     w[model.on] = flat
@@ -53,7 +53,7 @@ def test_mode_covariance_and_evidence_are_those_of_the_definition(space):
     flat = fit.mean[model.on]
 
     def psi(x):
-        return log_posterior(model, x)
+        return lp(model, x)
 
     steps = 1e-5 * np.eye(flat.size)
     slope = [(psi(flat + s) - psi(flat - s)) / 2e-5 for s in steps]

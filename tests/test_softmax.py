@@ -125,7 +125,7 @@ def test_log_posterior_is_the_graphs_own(model):
         logp = fixed.compile_logp(mode="FAST_COMPILE")
     for draw in (0, 7):
         point = {n: tree["posterior"][n].values[1, draw] for n in ("bias", "w")}
-        stored = float(tree["sample_stats"]["log_posterior"][1, draw])
+        stored = float(tree["sample_stats"]["lp"][1, draw])
         assert float(logp(point)) == pytest.approx(stored, rel=1e-10)
 
 

@@ -255,14 +255,14 @@ def test_tree_holds_the_joint_and_its_khat():
     assert "log_evidence" not in tree["fit"] and tree["fit"]["elbo"].dims == ("iteration",)
     assert tree.attrs["hyper"] == "posterior" and "independent" in tree.attrs["caption"]
     assert khat(tree) < 0.7
-    # log_posterior is the graph's own joint density
+    # lp is the graph's own joint density
     from contracts import logp
 
     point = {v: tree["posterior"][v].values[0, 3] for v in tree["posterior"].data_vars}
-    joint = float(tree["sample_stats"]["log_posterior"][0, 3])
+    joint = float(tree["sample_stats"]["lp"][0, 3])
     assert joint == pytest.approx(logp(model, point), rel=1e-9)
     # the bound is the mean of log p - log q
-    gap = tree["sample_stats"]["log_posterior"] - tree["sample_stats"]["log_approximation"]
+    gap = tree["sample_stats"]["lp"] - tree["sample_stats"]["log_approximation"]
     error = float(gap.std()) / np.sqrt(gap.size)
     assert abs(float(gap.mean()) - float(tree["fit"]["elbo"][-1])) < 4 * error
 

@@ -45,15 +45,15 @@ def bounds(tree: xr.DataTree) -> Bounds:
     Parameters
     ----------
     tree
-        A result of ``fit`` with `log_posterior` and `log_approximation` in `sample_stats`.
+        A result of ``fit`` with `lp` and `log_approximation` in `sample_stats`.
     """
     statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
+    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
         return _none("the tree has no densities of an approximation")
     shape = khat(tree)
     if not shape <= KHAT_MAX:
         return _none(f"k-hat {shape:.2f} is above {KHAT_MAX}: no bound can be estimated")
-    weight = (statistics["log_posterior"] - statistics["log_approximation"]).to_numpy().ravel()
+    weight = (statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel()
     d2 = divergence_bound(weight)
     reach = math.expm1(d2)
     z = _standardised(tree)

@@ -228,13 +228,13 @@ def _estimates(name: str, tree: xr.DataTree, notes: list[str]) -> list[Estimate]
 def _importance(name: str, tree: xr.DataTree, notes: list[str]) -> list[Estimate]:
     """Importance sampling from an approximation to its target, if the weights allow it."""
     statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
+    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
         return []
     shape = khat(tree)
     if not shape <= KHAT_MAX:
         notes.append(f"{name}: no importance sampling, k-hat is {shape:.2f} > {KHAT_MAX}.")
         return []
-    weight = (statistics["log_posterior"] - statistics["log_approximation"]).to_numpy().ravel()
+    weight = (statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel()
     value = float(logsumexp(weight) - np.log(weight.size))
     relative = np.exp(weight - value)
     error = float(relative.std(ddof=1) / np.sqrt(weight.size))

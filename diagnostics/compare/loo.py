@@ -285,7 +285,7 @@ def _judges(
 
 def _has_densities(tree: xr.DataTree) -> bool:
     names = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
-    return "log_posterior" in names and "log_approximation" in names
+    return "lp" in names and "log_approximation" in names
 
 
 def choose_judge(

@@ -51,9 +51,9 @@ def khat(tree: xr.DataTree) -> float:
     """
     arviz()  # registers the accessor
     statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"log_posterior", "log_approximation"} <= set(statistics.data_vars):
+    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
         return float("nan")
-    minus_log_weight = statistics["log_approximation"] - statistics["log_posterior"]
+    minus_log_weight = statistics["log_approximation"] - statistics["lp"]
     values = minus_log_weight.to_numpy()
     if np.isnan(values).any() or np.isneginf(values).any():
         return float("inf")
@@ -122,7 +122,7 @@ def psis_rows(tree: xr.DataTree, *, correct: bool = False) -> LooRows | None:
                 statistics = tree["sample_stats"].dataset
                 loo = arviz().loo_approximate_posterior(
                     tree,
-                    statistics["log_posterior"],
+                    statistics["lp"],
                     statistics["log_approximation"],
                     pointwise=True,
                     var_name=name,

@@ -54,7 +54,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("ardvark.diagnostics"),
+        loader=PackageLoader("ardvark.diagnostics.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

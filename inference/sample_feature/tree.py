@@ -55,7 +55,7 @@ def approximation_groups(
     posterior = draws_dataset(model, {name: named[name] for name in order})
     posterior.attrs["sampling_kind"] = "iid"
     stats = {
-        "log_posterior": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
+        "lp": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
         "log_approximation": log_q.reshape(shape),
     }
     rows = {"t": log_likelihood.reshape((*shape, -1))}

@@ -64,7 +64,7 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
         w = settled.fit.draws(number, rng)
         log_likelihood = settled.model.log_likelihood(settled.model.predictor(w))
         statistics = {
-            "log_posterior": log_likelihood.sum(axis=-1) + settled.model.log_prior(w),
+            "lp": log_likelihood.sum(axis=-1) + settled.model.log_prior(w),
             "log_approximation": settled.fit.log_density(w),
         }
     else:

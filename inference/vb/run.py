@@ -176,7 +176,7 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
     observed = np.asarray(latent.reading.observed_value.eval(mode="FAST_COMPILE"))
     log_likelihood = latent.log_sites_of(eta, theta, observed)
     stats = {
-        "log_posterior": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
+        "lp": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
         "log_approximation": (log_q + log_q_theta).reshape(shape),
     }
     named = {
