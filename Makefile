@@ -26,13 +26,16 @@ help:
 $(TOOLS)/bin/uv:
 	python3 -m pip install --quiet --disable-pip-version-check --target $(TOOLS) uv
 
-$(VENV)/.ready: pyproject.toml .python-version | $(if $(filter $(TOOLS)/bin/uv,$(UV)),$(TOOLS)/bin/uv)
+$(VENV)/.ready: pyproject.toml setup.py .python-version | $(if $(filter $(TOOLS)/bin/uv,$(UV)),$(TOOLS)/bin/uv)
 	$(UV) venv --quiet --allow-existing $(VENV)
 	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
+	@mkdir -p build/types/ardvark  # mypy does not follow an editable install: it finds the layout by links
+	@for path in ardvark/*.py ardvark/py.typed models inference diagnostics studies; do \
+	    ln -sfn "../../../$$path" build/types/ardvark/; done
 	@touch $@
 
 # Machine code is compiled here and not in the first fit of a user; numba compiles what has changed.
-$(VENV)/.warm: $(VENV)/.ready $(shell grep -l '^@njit' inference/*.py)
+$(VENV)/.warm: $(VENV)/.ready $(shell grep -rl '^@njit' inference --include=*.py)
 	@echo "compiling machine code, once (about a minute) ..."
 	@$(BIN)/python -m ardvark.warmup
 	@touch $@

@@ -156,9 +156,9 @@ def report(
     keep
         leave the folder of trees beside the page.
     """
-    from ardvark.diagnostics.atomic import locked
-    from ardvark.diagnostics.page import check_target
-    from ardvark.diagnostics.report import report as write_report
+    from ardvark.diagnostics.report.page import check_target
+    from ardvark.diagnostics.report.report import report as write_report
+    from ardvark.diagnostics.storage.atomic import locked
 
     methods = known_methods(task.method)
     check_target(out)
@@ -193,7 +193,7 @@ def report(
 
 def _stored(folder: Path, output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the trees of a folder, and build their model again if the folder says of what."""
-    from ardvark.diagnostics.stored import has_checksums, refuse_mixed, trees_in
+    from ardvark.diagnostics.storage.trees import has_checksums, refuse_mixed, trees_in
 
     trees, asked = trees_in(folder), request_of(folder)
     refuse_mixed(trees, folder)
@@ -271,11 +271,11 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
     reference
         name of the reference (the file name without .zarr); by default the first NUTS tree.
     """
-    from ardvark.diagnostics.agreement import READ_FIRST
-    from ardvark.diagnostics.agreement import compare as compare_trees
-    from ardvark.diagnostics.case import choose_reference
-    from ardvark.diagnostics.stored import read_tree
-    from ardvark.diagnostics.verdict import verdict
+    from ardvark.diagnostics.compare.agreement import READ_FIRST
+    from ardvark.diagnostics.compare.agreement import compare as compare_trees
+    from ardvark.diagnostics.compare.verdict import verdict
+    from ardvark.diagnostics.report.case import choose_reference
+    from ardvark.diagnostics.storage.trees import read_tree
 
     if len(trees) < 2:
         raise ValueError(f"compare needs two or more trees, got {len(trees)}")

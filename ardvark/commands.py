@@ -194,11 +194,11 @@ def diagnose(
     """
     if not trees:
         raise ValueError("diagnose needs a tree, or a folder of trees that `ardvark fit` stored")
-    from ardvark.diagnostics.case import Case
-    from ardvark.diagnostics.part_convergence import convergence_part
-    from ardvark.diagnostics.psis import khat
-    from ardvark.diagnostics.stored import has_checksums, read_tree, trees_in
-    from ardvark.diagnostics.verdict import LEVELS, khat_level
+    from ardvark.diagnostics.compare.psis import khat
+    from ardvark.diagnostics.compare.verdict import LEVELS, khat_level
+    from ardvark.diagnostics.report.case import Case
+    from ardvark.diagnostics.report.parts.convergence import convergence_part
+    from ardvark.diagnostics.storage.trees import has_checksums, read_tree, trees_in
     from ardvark.diagnostics.words import number, plain
 
     loaded: dict[str, Any] = {}

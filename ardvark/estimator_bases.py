@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ardvark.errors import ConvergenceWarning, InputError
-from ardvark.inference.columns import Columns
-from ardvark.inference.ep import EP
+from ardvark.inference.ard.columns import Columns
+from ardvark.inference.ep.ep import EP
 from ardvark.inference.laplace import Laplace
 from ardvark.models.checks import as_flag, positive, positive_integer
 from ardvark.models.inputs import Array, Inputs
@@ -170,7 +170,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         """The ArviZ tree of `model_` at the fitted hyperparameters; a list of K for K > 2."""
         if "_trees" not in self.__dict__:
             from ardvark.inference.fit import fit
-            from ardvark.inference.hyper import Fixed
+            from ardvark.inference.hyper.settings import Fixed
 
             method = METHODS[self._method]
             self._trees = [

@@ -29,7 +29,7 @@ def run_key(prepared: Prepared, method: str, settings: Any, task: Task) -> str:
     """Sum up all that an answer depends on: data, model, method, settings, seed, version."""
     import hashlib
 
-    from ardvark.diagnostics.describe import installed
+    from ardvark.diagnostics.report.describe import installed
     from ardvark.inference.fit import named_method
     from ardvark.inference.tree import describe
 
@@ -48,7 +48,7 @@ def data_key(prepared: Prepared) -> str:
     """Sum up the rows that are fitted: inputs with their names, and target."""
     import numpy as np
 
-    from ardvark.diagnostics.describe import fingerprint
+    from ardvark.diagnostics.report.describe import fingerprint
 
     data = prepared.data
     return fingerprint(data.X, data.t, np.array([*data.feature_names, data.target_name]))
@@ -90,7 +90,7 @@ class Kept:
 
     def open(self, names: Iterable[str]) -> None:
         """Make the folder its own, and refuse what is of other data, before anything is fitted."""
-        from ardvark.diagnostics.atomic import locked, write_text
+        from ardvark.diagnostics.storage.atomic import locked, write_text
 
         size = f"{len(self.prepared.data.X)} rows, {self.prepared.data.X.shape[1]} columns"
         name = str(Path(self.data).resolve()) if Path(self.data).is_file() else self.data
@@ -118,14 +118,14 @@ class Kept:
     @contextmanager
     def claimed(self, name: str) -> Iterator[None]:
         """Be the only one to look for a tree and to put it there."""
-        from ardvark.diagnostics.atomic import locked
+        from ardvark.diagnostics.storage.atomic import locked
 
         with locked(self.path(name), self.output.say):
             yield
 
     def find(self, name: str, settings: Any) -> Any:
         """Give the tree of an earlier run that asked for the same, None if there is none."""
-        from ardvark.diagnostics.stored import DamagedTree, has_checksums, read_tree
+        from ardvark.diagnostics.storage.trees import DamagedTree, has_checksums, read_tree
 
         path = self.path(name)
         if name in self.there or not path.exists():
@@ -147,20 +147,20 @@ class Kept:
 
     def keep(self, name: str, settings: Any, tree: Any) -> None:
         """Store a tree the moment it is done."""
-        from ardvark.diagnostics.stored import write_tree
+        from ardvark.diagnostics.storage.trees import write_tree
 
         tree.attrs[KEY] = run_key(self.prepared, name, settings, self.task)
         write_tree(tree, self.path(name))
 
     def remove(self) -> None:
         """Remove the folder and all trees in it."""
-        from ardvark.diagnostics.atomic import remove
+        from ardvark.diagnostics.storage.atomic import remove
 
         remove(self.folder)
 
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         """Refuse a folder that holds trees of other data or another model."""
-        from ardvark.diagnostics.atomic import remove
+        from ardvark.diagnostics.storage.atomic import remove
 
         found = (
             None if self.own and not any(self.folder.glob("*.zarr")) else request_of(self.folder)
@@ -183,7 +183,7 @@ class Kept:
             remove(path)
 
     def _other_question(self, name: str, path: Path) -> None:
-        from ardvark.diagnostics.atomic import remove
+        from ardvark.diagnostics.storage.atomic import remove
 
         if not self.own:
             raise FileExistsError(

@@ -35,9 +35,9 @@ from ardvark.estimator_bases import (
     known_table,
     refuse_options,
 )
-from ardvark.inference.columns import Columns
-from ardvark.inference.gaussian_ard import gaussian_ard
-from ardvark.inference.one_against_rest import (
+from ardvark.inference.ard.columns import Columns
+from ardvark.inference.ard.gaussian_ard import gaussian_ard
+from ardvark.inference.softmax.one_against_rest import (
     LINKS,
     log_odds,
     log_probabilities,

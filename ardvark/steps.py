@@ -9,10 +9,10 @@
 | `SubsetJump` | a vector of indicators, with or without the weights that they switch | yes |
 """
 
-from ardvark.inference.step_block import EPStep, ExactProbitStep, LaplaceStep, VBStep
-from ardvark.inference.step_gamma import GammaGibbs
-from ardvark.inference.step_scale import ScaleStep
-from ardvark.inference.step_subset import SubsetJump
+from ardvark.inference.steps.block import EPStep, ExactProbitStep, LaplaceStep, VBStep
+from ardvark.inference.steps.gamma import GammaGibbs
+from ardvark.inference.steps.scale import ScaleStep
+from ardvark.inference.steps.subset import SubsetJump
 
 __all__ = [
     "EPStep",

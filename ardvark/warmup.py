@@ -98,8 +98,8 @@ def _machines() -> None:
     import numpy as np
 
     import ardvark as av
-    from ardvark.inference.smo import hinge_machine, path_decisions
-    from ardvark.inference.sparse_logistic import _weighted_squares
+    from ardvark.inference.ard.sparse_logistic import _weighted_squares
+    from ardvark.inference.selection.smo import hinge_machine, path_decisions
     from ardvark.inference.threads import unwatched
 
     X, _, label = _data()

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.reference import arviz
-from ardvark.diagnostics.relevance import sampling_kind
-from ardvark.diagnostics.selection import check_fits
+from ardvark.diagnostics.compare.reference import arviz
+from ardvark.diagnostics.relevance.compare import check_fits
+from ardvark.diagnostics.relevance.relevance import sampling_kind
 
 __all__ = ["held_variables", "summary"]
 

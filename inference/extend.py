@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.compile import quick
+from ardvark.inference.graph.compile import quick
 from ardvark.inference.progress import silent
 
 __all__ = ["more_groups", "top_of_prior"]

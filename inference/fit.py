@@ -18,14 +18,14 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.inference.approximate import Run
 from ardvark.inference.arguments import check_model
-from ardvark.inference.copies import private_copy, put_data
 from ardvark.inference.extend import more_groups
-from ardvark.inference.fingerprint import fingerprint
 from ardvark.inference.fit_until import fit_until
+from ardvark.inference.graph.copies import private_copy, put_data
+from ardvark.inference.graph.fingerprint import fingerprint
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of, fit_route
-from ardvark.inference.runs import Run
 from ardvark.inference.threads import interruptible
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of

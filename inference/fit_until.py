@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ardvark.inference.convergence import mixed
+from ardvark.inference.approximate import Answer, Run
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of
-from ardvark.inference.runs import Answer, Run
-from ardvark.inference.until import looks_at, spent
+from ardvark.inference.samplers.convergence import mixed
+from ardvark.inference.samplers.until import looks_at, spent
 
 __all__ = ["fit_until"]
 

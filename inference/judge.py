@@ -23,14 +23,14 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.elliptical_slice import EllipticalSlice
-from ardvark.inference.exact import Exact
-from ardvark.inference.graph import read_model
-from ardvark.inference.hyper import Fixed, fixed_values
-from ardvark.inference.nuts import NUTS
+from ardvark.inference.bridge.target import told_names
+from ardvark.inference.exact.exact import Exact
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.settings import Fixed, fixed_values
 from ardvark.inference.routes import family_of
-from ardvark.inference.sites import GaussianSites, ProbitSites
-from ardvark.inference.target import told_names
+from ardvark.inference.samplers.elliptical_slice import EllipticalSlice
+from ardvark.inference.samplers.nuts import NUTS
+from ardvark.inference.sites.likelihoods import GaussianSites, ProbitSites
 
 __all__ = ["by_cost", "judges_at"]
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import InputError
-from ardvark.inference.approximation import Cotangents, GaussianFit
-from ardvark.inference.gaussian import Prior, SiteModel
-from ardvark.inference.posterior import SPACES, Posterior, condition
-from ardvark.inference.sites import Array, Derivatives
+from ardvark.inference.sites.approximation import Cotangents, GaussianFit
+from ardvark.inference.sites.likelihoods import Array, Derivatives
+from ardvark.inference.sites.model import Prior, SiteModel
+from ardvark.inference.sites.posterior import SPACES, Posterior, condition
 
 __all__ = ["Laplace"]
 

@@ -34,11 +34,11 @@ class MethodEntry:
 
 METHODS: dict[str, MethodEntry] = {
     "laplace": MethodEntry("laplace", "Laplace", "gaussian"),
-    "ep": MethodEntry("ep", "EP", "gaussian"),
-    "vb": MethodEntry("vb", "VB", "vb"),
-    "exact": MethodEntry("exact", "Exact", "exact"),
-    "nuts": MethodEntry("nuts", "NUTS", "sampler", "sample_nuts"),
-    "smc": MethodEntry("smc", "SMC", "sampler", "sample_smc"),
-    "elliptical_slice": MethodEntry("elliptical_slice", "EllipticalSlice", "slice"),
+    "ep": MethodEntry("ep.ep", "EP", "gaussian"),
+    "vb": MethodEntry("vb.vb", "VB", "vb"),
+    "exact": MethodEntry("exact.exact", "Exact", "exact"),
+    "nuts": MethodEntry("samplers.nuts", "NUTS", "sampler", "sample_nuts"),
+    "smc": MethodEntry("samplers.smc", "SMC", "sampler", "sample_smc"),
+    "elliptical_slice": MethodEntry("samplers.elliptical_slice", "EllipticalSlice", "slice"),
     "reversible_jump": MethodEntry("reversible_jump", "ReversibleJump", "jump"),
 }

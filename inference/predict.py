@@ -23,15 +23,15 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
-from ardvark.inference.compile import quick
-from ardvark.inference.copies import private_copy, put_data
-from ardvark.inference.fingerprint import require_model
-from ardvark.inference.forms import gaussian_form
-from ardvark.inference.graph import read_model
-from ardvark.inference.latent import LatentGaussian
+from ardvark.inference.graph.compile import quick
+from ardvark.inference.graph.copies import private_copy, put_data
+from ardvark.inference.graph.fingerprint import require_model
+from ardvark.inference.graph.forms import gaussian_form
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.graph.read import read_model
 from ardvark.inference.progress import silent
 from ardvark.inference.routes import family_of, prediction_route
-from ardvark.inference.sites import Array, GaussianSites
+from ardvark.inference.sites.likelihoods import Array, GaussianSites
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_flag, some_seed
 from ardvark.models.inputs import Inputs, as_inputs, scaled_like

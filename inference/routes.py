@@ -20,34 +20,34 @@ __all__ = ["FITS", "PREDICTIONS", "family_of", "fit_route", "prediction_route"]
 ANY = "any"
 
 FITS: dict[tuple[str, str], str] = {  # (kind of method, family of model) -> module:function
-    ("gaussian", "sites"): "runs:fit_gaussian",
-    ("exact", "sites"): "runs:fit_exact",
-    ("vb", "sites"): "vb_runs:fit_vb",
-    ("gaussian", "bilinear"): "bilinear_runs:fit_laplace",  # the registry refuses EP
-    ("vb", "bilinear"): "bilinear_runs:fit_vb",
-    ("sampler", "bilinear"): "bilinear_sampling:fit_sampler",
-    ("jump", "mixture"): "mixture_runs:fit_mixture",
-    ("exact", "mixture"): "mixture_runs:fit_enumerated",
-    ("sampler", ANY): "sampling:fit_sampler",
-    ("slice", ANY): "slices:fit_slices",
-    ("gaussian", "softmax"): "softmax_runs:fit_softmax",
-    ("exact", "softmax"): "softmax_runs:refuse_softmax",
-    ("slice", "softmax"): "softmax_runs:refuse_softmax",
-    ("vb", "softmax"): "softmax_runs:refuse_softmax",
-    ("sampler", "softmax"): "softmax_runs:sample_softmax",
-    ("gaussian", "process"): "process_route:fit_process",
-    ("sampler", "process"): "process_route:sample_process",
-    ("slice", "process"): "process_route:slice_process",
-    ("jump", "subset"): "subset_runs:fit_subset",
-    ("exact", "subset"): "subset_runs:fit_subset_exact",
+    ("gaussian", "sites"): "approximate:fit_gaussian",
+    ("exact", "sites"): "approximate:fit_exact",
+    ("vb", "sites"): "vb.run:fit_vb",
+    ("gaussian", "bilinear"): "sample_feature.run:fit_laplace",  # the registry refuses EP
+    ("vb", "bilinear"): "sample_feature.run:fit_vb",
+    ("sampler", "bilinear"): "sample_feature.run_sampling:fit_sampler",
+    ("jump", "mixture"): "mixture.run:fit_mixture",
+    ("exact", "mixture"): "mixture.run:fit_enumerated",
+    ("sampler", ANY): "samplers.run:fit_sampler",
+    ("slice", ANY): "samplers.run_slices:fit_slices",
+    ("gaussian", "softmax"): "softmax.run:fit_softmax",
+    ("exact", "softmax"): "softmax.run:refuse_softmax",
+    ("slice", "softmax"): "softmax.run:refuse_softmax",
+    ("vb", "softmax"): "softmax.run:refuse_softmax",
+    ("sampler", "softmax"): "softmax.run:sample_softmax",
+    ("gaussian", "process"): "process.run:fit_process",
+    ("sampler", "process"): "process.run:sample_process",
+    ("slice", "process"): "process.run:slice_process",
+    ("jump", "subset"): "subset.run:fit_subset",
+    ("exact", "subset"): "subset.run:fit_subset_exact",
 }
 
 PREDICTIONS: dict[str, str] = {  # family of model -> module:function; "sites" is in predict.py
-    "softmax": "softmax_runs:predict_softmax",
-    "process": "process_route:predict_process",
-    "subset": "subset_runs:predict_subset",
-    "bilinear": "bilinear_predict:predict",
-    "mixture": "mixture_runs:predict_mixture",
+    "softmax": "softmax.run:predict_softmax",
+    "process": "process.run:predict_process",
+    "subset": "subset.run:predict_subset",
+    "bilinear": "sample_feature.run_predict:predict",
+    "mixture": "mixture.run:predict_mixture",
 }
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | `posterior` | draws under the graph's names; fixed hyperparameters too, constant |
 | `log_likelihood` | log p(t_n | ...) for each draw and row |
-| `sample_stats` | approximations: `log_posterior` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
+| `sample_stats` | approximations: `lp` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
 | `fit` | approximations: `mean_vector`, `covariance_matrix`, `active`, `log_evidence`, the sites, and θ by name |
 | `observed_data`, `constant_data` | as ArviZ has them |
 
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.hyper import CRITERIA
-from ardvark.inference.latent import LatentGaussian
-from ardvark.inference.posterior import FunctionPosterior, Posterior, condition
-from ardvark.inference.settled import Settled
-from ardvark.inference.sites import Array
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.hyper.settings import CRITERIA
+from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.posterior import FunctionPosterior, Posterior, condition
 
 __all__ = [
     "TREATMENTS",

@@ -304,7 +304,7 @@ def short(text: str, length: int = 160) -> str:
 
 def run_once(command: Sequence[str]) -> Report:
     """Run one fresh process; unless it timed itself, it is timed as a whole."""
-    from ardvark.diagnostics.processes import end_with_parent
+    from ardvark.diagnostics.storage.processes import end_with_parent
 
     start = time.perf_counter()
     with (

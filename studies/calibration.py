@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ardvark as av
-from ardvark.diagnostics.atomic import write_text
-from ardvark.diagnostics.record import FORMAT, PLACE, digest
-from ardvark.diagnostics.sbc_checks import coverage, inclusion_calibration
+from ardvark.diagnostics.calibration.checks import coverage, inclusion_calibration
+from ardvark.diagnostics.calibration.record import FORMAT, PLACE, digest
+from ardvark.diagnostics.storage.atomic import write_text
 
 __all__ = ["CASES", "Case", "entry", "main", "make"]
 

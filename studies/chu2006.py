@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from ardvark.inference.ep import EP
-from ardvark.inference.ep_correction import evidence_correction
-from ardvark.inference.process_evidence import Process, site_model
-from ardvark.inference.sites import Array
-from ardvark.inference.svm_evidence import support_evidence
+from ardvark.inference.ep.correction import evidence_correction
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.process.evidence import Process, site_model
+from ardvark.inference.process.support import support_evidence
+from ardvark.inference.sites.likelihoods import Array
 from ardvark.models.covariances import ARDGaussian
 from ardvark.studies.workloads import Task, curved
 
@@ -124,7 +124,7 @@ def speed_ardvark(first: bool = False) -> dict[str, Any]:
     before, as those of the peer are.
     """
     import ardvark as av
-    import ardvark.inference.process_route
+    import ardvark.inference.process.run
 
     task = curved()
     model = av.models.trigonometric_svm(task.X, task.t)

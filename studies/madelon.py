@@ -25,19 +25,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.inference.feature_scores import fisher_score, relief
-from ardvark.inference.feature_selection import (
+from ardvark.inference.process.dual import find_mode
+from ardvark.inference.process.evidence import Process, maximise, random_starts
+from ardvark.inference.selection.filters import fisher_score, relief
+from ardvark.inference.selection.learners import EvidenceLearner
+from ardvark.inference.selection.svm import GridSVM, decide
+from ardvark.inference.selection.walk import (
     ByRelevance,
     Path,
     Ranking,
     forward,
     weighted_columns,
 )
-from ardvark.inference.grid_svm import GridSVM, decide
-from ardvark.inference.process_evidence import Process, maximise, random_starts
-from ardvark.inference.process_learners import EvidenceLearner
-from ardvark.inference.sites import Array
-from ardvark.inference.svm_dual import find_mode
+from ardvark.inference.sites.likelihoods import Array
 from ardvark.models.covariances import ARDGaussian
 from ardvark.models.datasets import load
 from ardvark.models.inputs import standardise

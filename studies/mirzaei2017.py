@@ -39,14 +39,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.inference.bilinear_basis import KernelBasis
-from ardvark.inference.gamma_search import GAMMAS, train
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.gaussian_ard import gaussian_ard
+from ardvark.inference.ard.gaussian_ard import gaussian_ard
+from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import Array, LogitSites
-from ardvark.inference.vb import VB
+from ardvark.inference.sample_feature.basis import KernelBasis
+from ardvark.inference.sample_feature.run_gamma import GAMMAS, train
+from ardvark.inference.sites.likelihoods import Array, LogitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.vb.vb import VB
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.mirzaei_data import CLASSES, SIZES, SYNTHETIC, TRAINING, Part, part_of
 

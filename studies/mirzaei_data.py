@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import InputWarning
-from ardvark.inference.sites import Array
+from ardvark.inference.sites.likelihoods import Array
 from ardvark.models.datasets import load
 from ardvark.models.inputs import standardise
 

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from ardvark.inference.ep import EP
-from ardvark.inference.ep_correction import evidence_correction
-from ardvark.inference.exact import Exact
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.hyper import CRITERIA
+from ardvark.inference.ard.sequential_ard import ArdResult, sequential_ard
+from ardvark.inference.ep.correction import evidence_correction
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.exact.exact import Exact
+from ardvark.inference.hyper.settings import CRITERIA
+from ardvark.inference.hyper.starts import Start, active_at_start
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sequential_ard import ArdResult, sequential_ard
-from ardvark.inference.sites import Array, ProbitSites
-from ardvark.inference.starts import Start, active_at_start
+from ardvark.inference.sites.likelihoods import Array, ProbitSites
+from ardvark.inference.sites.model import SiteModel
 from ardvark.models.datasets import load
 from ardvark.models.inputs import standardise
 

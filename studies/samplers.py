@@ -30,9 +30,9 @@ import numpy as np
 from scipy.special import log_expit, log_ndtr
 
 import ardvark as av
-from ardvark.inference.chain_statistics import ess_bulk, rhat
-from ardvark.inference.graph import read_model
-from ardvark.inference.sampled import sample_chains
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.sampled.run_chains import sample_chains
+from ardvark.inference.samplers.chain_statistics import ess_bulk, rhat
 
 __all__ = ["CASES", "Case", "Measured", "measure", "quantities", "samplers", "table"]
 

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.inference.feature_selection import ByRelevance, Path, Score, excess, forward
-from ardvark.inference.grid_svm import GridSVM, decide
-from ardvark.inference.sites import Array
+from ardvark.inference.selection.svm import GridSVM, decide
+from ardvark.inference.selection.walk import ByRelevance, Path, Score, excess, forward
+from ardvark.inference.sites.likelihoods import Array
 
 __all__ = ["KINDS", "RULES", "Simulated", "compare_rules", "simulate"]
 

@@ -43,9 +43,9 @@ def correlated_inputs(n_inputs: int, task: str, n_rows: int = 200) -> tuple[Any,
 
 def ours(n_inputs: int, task: str, link: str = "probit") -> dict[str, Any]:
     """Time one chain of 15000 sweeps, compiled beforehand."""
-    from ardvark.inference.subset_laplace import sample_laplace
-    from ardvark.inference.subset_linear import sample_collapsed
-    from ardvark.inference.subset_runs import subset_problem
+    from ardvark.inference.subset.collapsed import sample_collapsed
+    from ardvark.inference.subset.laplace import sample_laplace
+    from ardvark.inference.subset.run import subset_problem
     from ardvark.models.subset import subset_classification, subset_regression
 
     X, t = correlated_inputs(n_inputs, task)

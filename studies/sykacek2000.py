@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 import ardvark as av
-from ardvark.inference.mixture import run_chains
-from ardvark.inference.mixture_background import mixture_evidence
-from ardvark.inference.mixture_runs import conditional_posterior, read_mixture
+from ardvark.inference.mixture.background import mixture_evidence
+from ardvark.inference.mixture.chains import run_chains
+from ardvark.inference.mixture.run import conditional_posterior, read_mixture
 from ardvark.inference.reversible_jump import Plan
 from ardvark.models.subset_prior import log_subset_prior
 

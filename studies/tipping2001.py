@@ -42,11 +42,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.gaussian_ard import gaussian_ard
+from ardvark.inference.ard.gaussian_ard import gaussian_ard
+from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import Array, LogitSites
+from ardvark.inference.sites.likelihoods import Array, LogitSites
+from ardvark.inference.sites.model import SiteModel
 from ardvark.models.datasets import load
 from ardvark.models.inputs import standardise
 from ardvark.models.kernels import RBF

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import integrate, stats
 from scipy.special import log_expit, log_ndtr
 
-from ardvark.inference.subset_linear import Subsets
-from ardvark.inference.subset_runs import subset_problem
+from ardvark.inference.subset.collapsed import Subsets
+from ardvark.inference.subset.run import subset_problem
 from ardvark.models.subset import subset_classification, subset_regression
 
 

@@ -78,7 +78,7 @@ def gaussian_tree(
         log_p = log_normal(kept, mean[active], target[active])
         log_q = log_normal(kept, mean[active], sd[active])
         groups["sample_stats"] = xr.Dataset(
-            {"log_posterior": (SAMPLE, log_p - 7.0), "log_approximation": (SAMPLE, log_q)}
+            {"lp": (SAMPLE, log_p - 7.0), "log_approximation": (SAMPLE, log_q)}
         )
         kept_names = [name for name, on in zip(weight, active, strict=True) if on]
         fit = {

@@ -8,8 +8,8 @@ import xarray as xr
 from scipy.stats import wasserstein_distance
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.agreement import _wasserstein, agreement, compare
-from ardvark.diagnostics.verdict import verdict
+from ardvark.diagnostics.compare.agreement import _wasserstein, agreement, compare
+from ardvark.diagnostics.compare.verdict import verdict
 from ardvark.errors import InputError
 
 MEAN = np.array([0.5, 1.0, -2.0, 0.0])

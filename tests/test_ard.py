@@ -13,7 +13,7 @@ from scipy import stats
 
 import ardvark as av
 from ardvark.errors import InputError, InputWarning
-from ardvark.inference.forms import form_to_sample
+from ardvark.inference.graph.forms import form_to_sample
 from ardvark.models import ard_classification, ard_regression
 from ardvark.models.card import Precision, card_of
 from ardvark.models.inputs import standardise

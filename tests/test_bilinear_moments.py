@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from ardvark.inference import bilinear_moments, vb_bilinear
-from ardvark.inference.bilinear_basis import KernelBasis
-from ardvark.inference.bilinear_moments import Direct, Factored, moments_of
-from ardvark.inference.vb_bilinear import elbo
-from ardvark.inference.vb_bilinear_search import ascend
-from ardvark.inference.vb_blocks import Gamma, GaussianBlock
-from ardvark.inference.vb_rows import GammaNoise, GaussianRows, LogisticRows, Parabola
+from ardvark.inference.sample_feature import moments as bilinear_moments
+from ardvark.inference.sample_feature import vb as vb_bilinear
+from ardvark.inference.sample_feature.basis import KernelBasis
+from ardvark.inference.sample_feature.moments import Direct, Factored, moments_of
+from ardvark.inference.sample_feature.search import ascend
+from ardvark.inference.sample_feature.vb import elbo
+from ardvark.inference.vb.blocks import Gamma, GaussianBlock
+from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows, Parabola
 from ardvark.models.sample_feature import gaussian
 
 RNG_SEED = 62

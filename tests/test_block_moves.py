@@ -5,14 +5,14 @@ import pytest
 from scipy.special import log_ndtr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.block_moves import KERNELS, approximate_or_prior, log_ratio, move_block
-from ardvark.inference.bound import Bound
-from ardvark.inference.ep import EP
-from ardvark.inference.exact import Exact
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.exact.exact import Exact
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.posterior import condition
-from ardvark.inference.sites import GaussianSites, GraphSites, LogitSites, ProbitSites
+from ardvark.inference.sites.likelihoods import GaussianSites, GraphSites, LogitSites, ProbitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, log_ratio, move_block
+from ardvark.inference.sites.posterior import condition
+from ardvark.inference.vb.bound import Bound
 
 DRAWS = 6000
 

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import ardvark as av
-from ardvark.diagnostics.calibration import (
+from ardvark.diagnostics.calibration.scores import (
     calibration_curve,
     crps_normal,
     expected_error,

@@ -6,10 +6,10 @@ import xarray as xr
 from scipy.stats import norm
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.agreement import agreement, compare
-from ardvark.diagnostics.bounds import bounds, divergence_bound
-from ardvark.diagnostics.modes import missed_mode, valley
-from ardvark.diagnostics.verdict import verdict
+from ardvark.diagnostics.compare.agreement import agreement, compare
+from ardvark.diagnostics.compare.bounds import bounds, divergence_bound
+from ardvark.diagnostics.compare.modes import missed_mode, valley
+from ardvark.diagnostics.compare.verdict import verdict
 
 MEAN = np.array([0.5, 1.0, -2.0, 0.0, 0.3, 3.0])
 SD = np.array([0.3, 0.2, 1.5, 0.7, 1.0, 2.0])

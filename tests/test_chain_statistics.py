@@ -4,8 +4,8 @@ import arviz_stats
 import numpy as np
 import pytest
 
-from ardvark.inference import chain_statistics
-from ardvark.inference.chain_statistics import ess_bulk, ess_tail, rhat
+from ardvark.inference.samplers import chain_statistics
+from ardvark.inference.samplers.chain_statistics import ess_bulk, ess_tail, rhat
 
 
 def chains(n=300, m=3, seed=0):

@@ -198,7 +198,7 @@ def test_others_are_quiet_unless_asked(csv, fitted, tmp_path, monkeypatch, capsy
     """PyMC's "Sampling: [t]" and ArviZ's "We detected potential issues" stood among our lines."""
     import logging
 
-    from ardvark.diagnostics import report as module
+    from ardvark.diagnostics.report import report as module
 
     handler = logging.StreamHandler()  # on standard error as it is now
     logger = logging.getLogger("pymc.example")
@@ -280,7 +280,7 @@ def test_report_of_a_csv_file(csv, fitted, tmp_path, capsys):
 
 
 def test_short_chains_are_asked_for(csv, fitted, tmp_path, monkeypatch):
-    from ardvark.diagnostics import report as report_module
+    from ardvark.diagnostics.report import report as report_module
 
     asked = []
     written = report_module.report

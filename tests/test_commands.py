@@ -13,7 +13,7 @@ from synthetic_trees import gaussian_tree
 import ardvark as av
 from ardvark import commands
 from ardvark.cli import main
-from ardvark.diagnostics.stored import read_tree, trees_in
+from ardvark.diagnostics.storage.trees import read_tree, trees_in
 
 FEATURES = ["height", "weight", "age"]
 MEAN, SD = np.array([0.1, 1.0, -0.5, 0.0]), np.array([0.2, 0.3, 0.3, 0.3])

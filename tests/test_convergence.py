@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX, convergence
+from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX, convergence
 
 
 def good_record() -> tuple[xr.Dataset, xr.Dataset]:

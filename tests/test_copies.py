@@ -12,8 +12,8 @@ import pytest
 
 import ardvark as av
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.compile import quick
-from ardvark.inference.copies import copy_of, private_copy, put_data
+from ardvark.inference.graph.compile import quick
+from ardvark.inference.graph.copies import copy_of, private_copy, put_data
 
 rng = np.random.default_rng(20261118)
 X = rng.normal(size=(40, 3))

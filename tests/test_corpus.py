@@ -13,7 +13,7 @@ import pytest
 from corpus import CASES, FEATURES, Case, X, exposure
 
 from ardvark.errors import UnreadableModel
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
 
 ACCEPTED = [case for case in CASES if case.refused is None]
 REFUSED = [case for case in CASES if case.refused is not None]

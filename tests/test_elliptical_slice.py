@@ -6,12 +6,12 @@ from arviz_stats import ess
 from scipy.stats import norm
 
 from ardvark.errors import InputError
-from ardvark.inference.elliptical_slice import EllipticalSlice, slice_sample
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.posterior import condition
-from ardvark.inference.process_evidence import site_model
-from ardvark.inference.sites import GaussianSites, ProbitSites, StepSites
-from ardvark.inference.trigonometric import TrigonometricSites
+from ardvark.inference.process.evidence import site_model
+from ardvark.inference.samplers.elliptical_slice import EllipticalSlice, slice_sample
+from ardvark.inference.sites.likelihoods import GaussianSites, ProbitSites, StepSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.posterior import condition
+from ardvark.inference.sites.trigonometric import TrigonometricSites
 from ardvark.studies.chu2006 import monte_carlo, small_problem
 
 ELLIPSES = ("posterior", "prior")

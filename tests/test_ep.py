@@ -14,11 +14,9 @@ from scipy.stats import t as student_t
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.ep.ep import EP
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.posterior import condition
-from ardvark.inference.sites import (
+from ardvark.inference.sites.likelihoods import (
     Derivatives,
     GaussianSites,
     GraphSites,
@@ -27,6 +25,8 @@ from ardvark.inference.sites import (
     ProbitSites,
     StepSites,
 )
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.posterior import condition
 
 RNG_SEED = 71
 SHAPES = [(25, 4), (7, 15)]

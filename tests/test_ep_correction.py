@@ -5,13 +5,13 @@ import pytest
 from scipy.special import log_ndtr
 
 import ardvark as av
-from ardvark.inference.ep import EP
-from ardvark.inference.ep_correction import evidence_correction, hermite_moments
-from ardvark.inference.exact import Exact
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.process_evidence import site_model
-from ardvark.inference.sites import GaussianSites, LogitSites, ProbitSites, StepSites
-from ardvark.inference.trigonometric import TrigonometricSites
+from ardvark.inference.ep.correction import evidence_correction, hermite_moments
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.exact.exact import Exact
+from ardvark.inference.process.evidence import site_model
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, StepSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.trigonometric import TrigonometricSites
 from ardvark.studies.chu2006 import monte_carlo, small_problem
 
 MANY = 40  # orders, where a series is to be summed

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ardvark.inference import process_evidence
-from ardvark.inference.ep import EP
-from ardvark.inference.evidence_search import End, climb, search, weigh
-from ardvark.inference.process_evidence import Process, maximise, random_starts
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.process import evidence as process_evidence
+from ardvark.inference.process.evidence import Process, maximise, random_starts
+from ardvark.inference.process.search import End, climb, search, weigh
 from ardvark.models.covariances import ARDGaussian, ARDLinear
 
 RNG = np.random.default_rng(47)
@@ -92,7 +92,7 @@ def test_ten_starts_run_together_and_find_the_features(covariance):
 
 def test_what_is_found_beats_a_climb_over_the_teeth():
     process = Process.of(X, SIGN, ARDGaussian())
-    from ardvark.inference.process_evidence import _by_support
+    from ardvark.inference.process.evidence import _by_support
 
     low = process.flat(process.typical) - 14
     straight = climb(_by_support(process, 0.0), low + 14, (low, low + 28))

@@ -6,7 +6,7 @@ import pytest
 from synthetic_trees import gaussian_tree, replaced
 
 import ardvark as av
-from ardvark.diagnostics.evidence_table import bayes_factor, evidence, evidence_findings
+from ardvark.diagnostics.compare.evidence import bayes_factor, evidence, evidence_findings
 from ardvark.errors import InputError
 
 RNG = np.random.default_rng(404)

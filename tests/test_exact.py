@@ -9,11 +9,11 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import multivariate_normal
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference import exact
-from ardvark.inference.exact import Exact
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.sites import GaussianSites, LogitSites, ProbitSites
-from ardvark.inference.truncated_normal import TruncatedNormal
+from ardvark.inference.exact import exact
+from ardvark.inference.exact.exact import Exact
+from ardvark.inference.exact.truncated_normal import TruncatedNormal
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites
+from ardvark.inference.sites.model import SiteModel
 
 RNG_SEED = 23
 SIGMAS = 4.5  # two-sided 7e-6 per comparison, some hundred comparisons with fixed seeds

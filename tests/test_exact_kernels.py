@@ -6,7 +6,8 @@ from scipy.stats import gamma, kstwobign, logistic, multivariate_normal, norm
 from test_sampled import draw_labels, functionals, run, small_data, z_of
 
 import ardvark as av
-from ardvark.inference.exact_kernels import (
+from ardvark.inference.exact.truncated_normal import TruncatedNormal, draw_above
+from ardvark.inference.sampled.exact_kernels import (
     LARGEST,
     _draw_precisions_without,
     _draw_weights,
@@ -16,9 +17,8 @@ from ardvark.inference.exact_kernels import (
     _utilities,
     run_exact_chain,
 )
-from ardvark.inference.sampled_kernels import LOGIT, PROBIT, draw_precisions
+from ardvark.inference.sampled.kernels import LOGIT, PROBIT, draw_precisions
 from ardvark.inference.threads import unwatched
-from ardvark.inference.truncated_normal import TruncatedNormal, draw_above
 
 UNWATCHED = unwatched()
 N, D, A_SHAPE, B_RATE = 6, 3, 2.5, 1.5

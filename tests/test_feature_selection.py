@@ -6,9 +6,14 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 import ardvark as av
-from ardvark.inference import process_evidence
-from ardvark.inference.feature_scores import fisher_score, relief
-from ardvark.inference.feature_selection import (
+from ardvark.inference.process import evidence as process_evidence
+from ardvark.inference.process.evidence import Process, maximise, random_starts
+from ardvark.inference.process.optima import by_height, reconstruct
+from ardvark.inference.selection.filters import fisher_score, relief
+from ardvark.inference.selection.learners import EvidenceLearner, LeaveOneOutLearner
+from ardvark.inference.selection.smo import hinge_machine, path_decisions
+from ardvark.inference.selection.svm import GridSVM, decide
+from ardvark.inference.selection.walk import (
     ByRelevance,
     Ranking,
     Score,
@@ -17,11 +22,6 @@ from ardvark.inference.feature_selection import (
     forward,
     weighted_columns,
 )
-from ardvark.inference.grid_svm import GridSVM, decide
-from ardvark.inference.process_evidence import Process, maximise, random_starts
-from ardvark.inference.process_learners import EvidenceLearner, LeaveOneOutLearner
-from ardvark.inference.reconstruction import by_height, reconstruct
-from ardvark.inference.smo import hinge_machine, path_decisions
 from ardvark.inference.threads import unwatched
 from ardvark.models.covariances import ARDGaussian
 

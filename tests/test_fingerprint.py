@@ -8,8 +8,8 @@ import pytest
 
 import ardvark as av
 from ardvark.errors import InputError
-from ardvark.inference.copies import copy_of
-from ardvark.inference.fingerprint import fingerprint, require_data, require_model
+from ardvark.inference.graph.copies import copy_of
+from ardvark.inference.graph.fingerprint import fingerprint, require_data, require_model
 
 rng = np.random.default_rng(20261119)
 X = rng.normal(size=(40, 3))

@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import ardvark as av
-from ardvark.diagnostics.calibration import calibration_curve
-from ardvark.inference import compile as compiling
+from ardvark.diagnostics.calibration.scores import calibration_curve
+from ardvark.inference.graph import compile as compiling
 from ardvark.inference.methods import METHODS
 
 RNG = np.random.default_rng(11)
@@ -161,8 +161,8 @@ def test_a_second_fit_compiles_nothing(classification, laplace, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("ardvark.inference.latent.compile_graph", refuse)
-    monkeypatch.setattr("ardvark.inference.adjoint.compile_graph", refuse)
+    monkeypatch.setattr("ardvark.inference.graph.latent.compile_graph", refuse)
+    monkeypatch.setattr("ardvark.inference.graph.adjoint.compile_graph", refuse)
     monkeypatch.setattr("pytensor.function", refuse)
     av.fit(classification, "laplace", draws=5, random_seed=0)
     fresh = av.models.ard_classification(X, LABEL)  # the control: a new graph must compile

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import ardvark as av
-from ardvark.inference.fixed_point import UPDATES, fixed_point_ard
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.ard.fixed_point import UPDATES, fixed_point_ard
+from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import GaussianSites
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import SiteModel
 
 RNG = np.random.default_rng(61)
 N, D = 30, 6

@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 from scipy.stats import gamma, multivariate_normal
 
 import ardvark as av
-from ardvark.inference.gamma_form import first_other_form
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.gamma_form import first_other_form
+from ardvark.inference.graph.read import read_model
 
 rng = np.random.default_rng(12)
 X = rng.normal(size=(12, 2))

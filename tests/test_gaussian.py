@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.posterior import (
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.posterior import (
     FunctionPosterior,
     SignedFunctionPosterior,
     WeightPosterior,
     condition,
 )
-from ardvark.inference.sites import GaussianSites
 
 RNG_SEED = 20
 

@@ -7,13 +7,13 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import ARDRegression
 
-from ardvark.inference import gaussian_ard as module
-from ardvark.inference import gaussian_ard_kernels as kernels
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.gaussian_ard import ACTIONS, ALGORITHMS, Columns, gaussian_ard
+from ardvark.inference.ard import gaussian_ard as module
+from ardvark.inference.ard import gaussian_ard_kernels as kernels
+from ardvark.inference.ard.gaussian_ard import ACTIONS, ALGORITHMS, Columns, gaussian_ard
+from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import GaussianSites
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import SiteModel
 
 RNG_SEED = 53
 TOLERANCE = 1e-6  # nats, of one change

@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 import ardvark as av
-from ardvark.inference.gaussian_route import noise_of
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.gaussian_route import noise_of
 
 RNG = np.random.default_rng(71)
 X = RNG.normal(size=(60, 5))
@@ -51,7 +51,7 @@ def test_other_noises_take_the_general_route(form):
 def test_both_routes_end_at_the_same_optimum(form, monkeypatch):
     method = av.Laplace(hyper=av.Evidence(tolerance=1e-9))
     fast = av.fit(user_graph(form), method, draws=5, random_seed=0)
-    monkeypatch.setattr("ardvark.inference.ascent.noise_of", lambda latent, rest: None)
+    monkeypatch.setattr("ardvark.inference.hyper.ascent.noise_of", lambda latent, rest: None)
     general = av.fit(user_graph(form), method, draws=5, random_seed=0)
     assert fast["fit"].log_evidence.item() == pytest.approx(
         general["fit"].log_evidence.item(), abs=1e-6

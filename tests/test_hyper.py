@@ -6,8 +6,8 @@ import pytest
 from scipy import optimize
 
 import ardvark as av
-from ardvark.inference.graph import read_model
-from ardvark.inference.hyper import Evidence, settle
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.settings import Evidence, settle
 from ardvark.inference.laplace import Laplace
 
 RNG = np.random.default_rng(31)

@@ -16,23 +16,31 @@ CLEAN = {
     "models/checks.py": "import numpy as np",
     "models/ard.py": "import pymc as pm\nfrom ardvark.models import checks",
     "inference/__init__.py": "",
-    "inference/gaussian.py": "import numpy as np\nfrom scipy import linalg",
-    "inference/laplace.py": "from ardvark.inference.gaussian import condition",
-    "inference/graph.py": "from pytensor.graph.traversal import walk",
+    "inference/sites/model.py": "import numpy as np\nfrom scipy import linalg",
+    "inference/laplace.py": "from ardvark.inference.sites.model import condition",
+    "inference/graph/read.py": "from pytensor.graph.traversal import walk",
     "inference/fit.py": "from ardvark.inference import laplace\nimport xarray",
     "diagnostics/__init__.py": "",
-    "diagnostics/report.py": "from ardvark.inference.fit import fit",
+    "diagnostics/report/report.py": "from ardvark.inference.fit import fit",
 }
 
 PLANTED = {
     "pymc in the array layer": ("inference/laplace.py", "import pymc as pm", "array layer"),
-    "in a function": ("inference/gaussian.py", "def f():\n    import xarray as xr", "array layer"),
-    "by name": ("inference/gaussian.py", "f = __import__('pandas')", "array layer"),
-    "a part of arviz": ("inference/gaussian.py", "from arviz_base import from_dict", "array layer"),
+    "in a function": (
+        "inference/sites/model.py",
+        "def f():\n    import xarray as xr",
+        "array layer",
+    ),
+    "by name": ("inference/sites/model.py", "f = __import__('pandas')", "array layer"),
+    "a part of arviz": (
+        "inference/sites/model.py",
+        "from arviz_base import from_dict",
+        "array layer",
+    ),
     "through another module": (
-        "inference/gaussian.py",
+        "inference/sites/model.py",
         "from ardvark.models.ard import build",
-        "importing ardvark.inference.gaussian would load pymc",
+        "importing ardvark.inference.sites.model would load pymc",
     ),
     "walks a graph": (
         "inference/fit.py",
@@ -43,11 +51,15 @@ PLANTED = {
     "models see inference": ("models/ard.py", "from ardvark.inference.fit import fit", "ard.py:4"),
     "models see a public name": ("models/ard.py", "from ardvark import fit", "inference.fit"),
     "models see the root": ("models/ard.py", "import ardvark as av", "not the root"),
-    "models see diagnostics": ("models/ard.py", "import ardvark.diagnostics.report", "diagnostics"),
+    "models see diagnostics": (
+        "models/ard.py",
+        "import ardvark.diagnostics.report.report",
+        "diagnostics",
+    ),
     "inference sees diagnostics": (
         "inference/fit.py",
         "def f():\n    from ardvark.diagnostics import report",
-        "must not import ardvark.diagnostics.report",
+        "must not import ardvark.diagnostics",
     ),
     "inference sees the steps": (
         "inference/fit.py",
@@ -55,11 +67,11 @@ PLANTED = {
         "must not import ardvark.steps",
     ),
     "diagnostics see the estimators": (
-        "diagnostics/report.py",
+        "diagnostics/report/report.py",
         "def f():\n    from ardvark.sklearn import RVR",
         "must not import ardvark.sklearn",
     ),
-    "cycle": ("inference/gaussian.py", "from ardvark.inference import laplace", "import cycle"),
+    "cycle": ("inference/sites/model.py", "from ardvark.inference import laplace", "import cycle"),
     "pickle": ("models/checks.py", "import pickle", "can run code"),
     "joblib": ("models/checks.py", "from joblib import load", "can run code"),
     "numpy pickle": ("models/checks.py", "np.load('x', allow_pickle=True)", "allow_pickle"),
@@ -108,10 +120,12 @@ def test_imports_for_type_checkers_make_no_cycle(tmp_path):
 
 
 def test_the_script_ends_with_1_when_a_rule_is_broken(tmp_path):
-    plant(tmp_path, {**CLEAN, "inference/gaussian.py": "import pymc"})
+    plant(tmp_path, {**CLEAN, "inference/sites/model.py": "import pymc"})
     script = tmp_path / "tests" / "import_rules.py"
     script.parent.mkdir()
     script.write_text((ROOT / "tests" / "import_rules.py").read_text())
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stdout.startswith("inference/gaussian.py:2: the array layer must not import pymc")
+    assert done.stdout.startswith(
+        "inference/sites/model.py:2: the array layer must not import pymc"
+    )

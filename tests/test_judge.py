@@ -6,9 +6,9 @@ import pytest
 from synthetic_trees import gaussian_tree, replaced
 
 import ardvark as av
-from ardvark.diagnostics.agreement import agreement, compare
-from ardvark.diagnostics.judges import choose_reference, may_judge
-from ardvark.diagnostics.verdict import verdict
+from ardvark.diagnostics.compare.agreement import agreement, compare
+from ardvark.diagnostics.compare.judges import choose_reference, may_judge
+from ardvark.diagnostics.compare.verdict import verdict
 from ardvark.inference.judge import by_cost, judges_at
 from ardvark.tasks import Output, Task, at_same_hyperparameters
 

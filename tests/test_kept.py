@@ -17,7 +17,7 @@ from test_stored import delete_chunk, flip_byte, remove_group
 
 import ardvark as av
 from ardvark.cli import main
-from ardvark.diagnostics.stored import read_tree
+from ardvark.diagnostics.storage.trees import read_tree
 
 METHODS = "laplace,ep"
 TIMES = {
@@ -178,7 +178,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_a_fit(
 
 
 def test_a_report_that_fails_keeps_its_fits_and_goes_on(csv, tmp_path, monkeypatch, capsys):
-    from ardvark.diagnostics import report as module
+    from ardvark.diagnostics.report import report as module
 
     out, real, asked = tmp_path / "page.html", av.fit, []
 

@@ -6,9 +6,8 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 from ardvark.errors import InputError
-from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sites import (
+from ardvark.inference.sites.likelihoods import (
     Derivatives,
     GaussianSites,
     GraphSites,
@@ -16,6 +15,7 @@ from ardvark.inference.sites import (
     PoissonSites,
     ProbitSites,
 )
+from ardvark.inference.sites.model import SiteModel
 
 RNG_SEED = 31
 SHAPES = [(25, 4), (7, 15)]

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import ardvark as av
-from ardvark.diagnostics.loo import loo_by_row, loo_table, refit_rows
+from ardvark.diagnostics.compare.loo import loo_by_row, loo_table, refit_rows
 from ardvark.errors import InputError, UnsupportedPair
 
 mpl.use("Agg")

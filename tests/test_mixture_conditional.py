@@ -5,8 +5,8 @@ import pytest
 
 import ardvark as av
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.mixture_conditional import states_of
-from ardvark.inference.mixture_runs import conditional_posterior, read_mixture
+from ardvark.inference.mixture.run import conditional_posterior, read_mixture
+from ardvark.inference.mixture.run_conditional import states_of
 from ardvark.models.registry import sample_data
 
 SUBSETS = np.array(list(np.ndindex(2, 2)), bool)

@@ -6,10 +6,10 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from ardvark.inference.mixture import Scale, joined, make_problem, run_chains, rung, start
-from ardvark.inference.mixture_background import Evidence, gaussian_evidence, mixture_evidence
-from ardvark.inference.mixture_exact import enumerate_mixture
-from ardvark.inference.mixture_kernels import (
+from ardvark.inference.mixture.background import Evidence, gaussian_evidence, mixture_evidence
+from ardvark.inference.mixture.chains import Scale, joined, make_problem, run_chains, rung, start
+from ardvark.inference.mixture.enumerate import enumerate_mixture
+from ardvark.inference.mixture.kernels import (
     State,
     data_ratio,
     draw_rate,
@@ -18,7 +18,7 @@ from ardvark.inference.mixture_kernels import (
     rate_proposal,
     rows_of,
 )
-from ardvark.inference.mixture_modes import (
+from ardvark.inference.mixture.leaps import (
     add_up,
     draw_allocations,
     draw_subset,

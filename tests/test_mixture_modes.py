@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ardvark.inference.mixture import Scale, make_problem, run_chains, rung, start
-from ardvark.inference.mixture_background import mixture_evidence
-from ardvark.inference.mixture_search import score, search
+from ardvark.inference.mixture.background import mixture_evidence
+from ardvark.inference.mixture.chains import Scale, make_problem, run_chains, rung, start
+from ardvark.inference.mixture.scouts import score, search
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.threads import unwatched
 from ardvark.models.subset_prior import log_subset_prior

@@ -9,8 +9,8 @@ from test_mixture_kernels import Judge
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
-from ardvark.inference.mixture import empty_state, relabelled
-from ardvark.inference.mixture_runs import fit_mixture, read_mixture
+from ardvark.inference.mixture.chains import empty_state, relabelled
+from ardvark.inference.mixture.run import fit_mixture, read_mixture
 from ardvark.models.registry import sample_data
 
 SHORT = av.ReversibleJump(sweeps=900, tune=300)

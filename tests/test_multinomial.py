@@ -6,13 +6,13 @@ from scipy.integrate import dblquad
 from scipy.special import expit, log_expit
 from scipy.stats import multivariate_normal
 
-from ardvark.inference.gaussian import SiteModel
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.multinomial import fit_multinomial
-from ardvark.inference.multinomial_ard import fixed_point_softmax
-from ardvark.inference.multinomial_spaces import SoftmaxModel, eta_covariance
-from ardvark.inference.sites import LogitSites
-from ardvark.inference.softmax_average import mean_probabilities
+from ardvark.inference.sites.likelihoods import LogitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.softmax.ard import fixed_point_softmax
+from ardvark.inference.softmax.average import mean_probabilities
+from ardvark.inference.softmax.laplace import fit_multinomial
+from ardvark.inference.softmax.model import SoftmaxModel, eta_covariance
 
 rng = np.random.default_rng(20260801)
 
@@ -25,7 +25,7 @@ def problem(rows=25, columns=6, classes=3, off=True):
     return SoftmaxModel(Phi, rng.integers(0, classes, rows), precision)
 
 
-def log_posterior(model, flat):
+def lp(model, flat):
     """psi at the weights that are on, written as it stands in the text."""
     w = np.zeros(model.precision.shape)
     w[model.on] = flat
@@ -53,7 +53,7 @@ def test_mode_covariance_and_evidence_are_those_of_the_definition(space):
     flat = fit.mean[model.on]
 
     def psi(x):
-        return log_posterior(model, x)
+        return lp(model, x)
 
     steps = 1e-5 * np.eye(flat.size)
     slope = [(psi(flat + s) - psi(flat - s)) / 2e-5 for s in steps]

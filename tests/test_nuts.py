@@ -15,10 +15,10 @@ import pytest
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference import nuts
-from ardvark.inference.convergence import RHAT_MAX, SamplerDraws
-from ardvark.inference.forms import form_to_sample, recover_precisions
-from ardvark.inference.nuts import NUTS, sample_nuts
+from ardvark.inference.graph.forms import form_to_sample, recover_precisions
+from ardvark.inference.samplers import nuts
+from ardvark.inference.samplers.convergence import RHAT_MAX, SamplerDraws
+from ardvark.inference.samplers.nuts import NUTS, sample_nuts
 from ardvark.models.card import Card, Precision, remember
 
 rng = np.random.default_rng(20260801)

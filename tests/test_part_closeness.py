@@ -8,8 +8,9 @@ import pytest
 from synthetic_trees import gaussian_tree, replaced, without
 
 import ardvark as av
-from ardvark.diagnostics import part_closeness, part_loo
-from ardvark.diagnostics.report import report
+from ardvark.diagnostics.report.parts import closeness as part_closeness
+from ardvark.diagnostics.report.parts import loo as part_loo
+from ardvark.diagnostics.report.report import report
 
 RNG = np.random.default_rng(5150)
 X = RNG.normal(size=(24, 3))

@@ -9,11 +9,11 @@ import xarray as xr
 from synthetic_trees import gaussian_tree, replaced
 
 import ardvark as av
-from ardvark.diagnostics import part_relevance
-from ardvark.diagnostics.case import Case, choose_reference
-from ardvark.diagnostics.part_relevance import relevance_part
-from ardvark.diagnostics.relevance_plot import plot_relevance
-from ardvark.diagnostics.report import report
+from ardvark.diagnostics.plots.relevance import plot_relevance
+from ardvark.diagnostics.report.case import Case, choose_reference
+from ardvark.diagnostics.report.parts import relevance as part_relevance
+from ardvark.diagnostics.report.parts.relevance import relevance_part
+from ardvark.diagnostics.report.report import report
 
 DIMS = ("chain", "draw", "feature")
 NAMES = ["x0", "x1", "x2", "x3", "x4", "x5"]

@@ -8,14 +8,15 @@ import pytest
 from synthetic_trees import replaced
 
 import ardvark as av
-from ardvark.diagnostics import part_sensitivity, record
-from ardvark.diagnostics.case import Case
-from ardvark.diagnostics.part_calibration import calibration_figures, calibration_part
-from ardvark.diagnostics.part_convergence import convergence_part
-from ardvark.diagnostics.part_predictions import predictions_part
-from ardvark.diagnostics.part_sensitivity import sensitivity_part
-from ardvark.diagnostics.record import calibration_record, digest, records_of
-from ardvark.diagnostics.report import report
+from ardvark.diagnostics.calibration import record
+from ardvark.diagnostics.calibration.record import calibration_record, digest, records_of
+from ardvark.diagnostics.report.case import Case
+from ardvark.diagnostics.report.parts import sensitivity as part_sensitivity
+from ardvark.diagnostics.report.parts.calibration import calibration_figures, calibration_part
+from ardvark.diagnostics.report.parts.convergence import convergence_part
+from ardvark.diagnostics.report.parts.predictions import predictions_part
+from ardvark.diagnostics.report.parts.sensitivity import sensitivity_part
+from ardvark.diagnostics.report.report import report
 from ardvark.inference.extend import top_of_prior
 
 RNG = np.random.default_rng(40)

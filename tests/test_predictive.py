@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import ardvark as av
-from ardvark.inference.ard_kernels import best_precisions
-from ardvark.inference.ep import EP
-from ardvark.inference.graph import read_model
-from ardvark.inference.hyper import CRITERIA
-from ardvark.inference.sequential_ard import _statistics, precision_bounds
-from ardvark.inference.starts import active_at_start
+from ardvark.inference.ard.kernels import best_precisions
+from ardvark.inference.ard.sequential_ard import _statistics, precision_bounds
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.settings import CRITERIA
+from ardvark.inference.hyper.starts import active_at_start
 
 RNG = np.random.default_rng(51)
 N, D = 40, 12
@@ -45,7 +45,7 @@ def test_quadrature_of_the_graphs_own_probit_is_the_closed_form(monkeypatch):
     closed = av.fit(
         av.models.ard_classification(X, LABEL, alpha=alpha), "ep", draws=5, random_seed=0
     )
-    monkeypatch.setattr("ardvark.inference.latent.recognise", lambda log, rows: None)
+    monkeypatch.setattr("ardvark.inference.graph.latent.recognise", lambda log, rows: None)
     by_graph = av.fit(
         av.models.ard_classification(X, LABEL, alpha=alpha), "ep", draws=5, random_seed=0
     )

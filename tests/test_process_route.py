@@ -6,9 +6,9 @@ import pytest
 from arviz_stats import ess
 
 import ardvark as av
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.process_route import process_of
+from ardvark.inference.process.run import process_of
 from ardvark.studies.chu2006 import evidence_table
 
 RNG = np.random.default_rng(61)

@@ -8,10 +8,10 @@ import scipy.optimize
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 import ardvark as av
-from ardvark.diagnostics.projection import project
+from ardvark.diagnostics.relevance.projection import project
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.projection import Binary, Gaussian, forward_path
-from ardvark.inference.sites import LogitSites, ProbitSites
+from ardvark.inference.selection.projection import Binary, Gaussian, forward_path
+from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites
 
 N, D, S = 60, 5, 7
 LINKS = {ProbitSites: (ndtr, log_ndtr), LogitSites: (expit, log_expit)}

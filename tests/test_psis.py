@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.psis import khat, loo_figures
+from ardvark.diagnostics.compare.psis import khat, loo_figures
 
 MEAN = np.array([0.5, 1.0, -2.0, 0.0])
 SD = np.array([0.3, 0.2, 1.5, 0.7])
@@ -43,9 +43,9 @@ def test_khat_of_exact_missing_and_broken_densities(nuts):
     exact = laplace(22)
     assert khat(exact) == -np.inf
     assert np.isnan(khat(nuts)) and np.isnan(khat(without(exact, "sample_stats")))
-    log_p = exact["sample_stats"]["log_posterior"].copy()
+    log_p = exact["sample_stats"]["lp"].copy()
     log_p[0, 0] = np.nan
-    assert khat(replaced(exact, "sample_stats", log_posterior=log_p)) == np.inf
+    assert khat(replaced(exact, "sample_stats", lp=log_p)) == np.inf
 
 
 @pytest.mark.parametrize(("shape", "scale", "khat_is_high", "counted"), HEAVY_ROWS)

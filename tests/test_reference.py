@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from synthetic_trees import gaussian_tree, replaced
 
-from ardvark.diagnostics.reference import reference_quality
+from ardvark.diagnostics.compare.reference import reference_quality
 
 MEAN, SD = np.array([0.5, 1.0, -2.0]), np.array([0.3, 0.2, 1.5])
 SAMPLE = ("chain", "draw")

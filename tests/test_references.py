@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ardvark as av
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
 
 sys.path.insert(0, str(Path(__file__).parent / "references"))
 from cases import CASES, FOLDER, FREE_CASES

@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 from synthetic_trees import gaussian_tree, replaced, without
 
-from ardvark.diagnostics.relevance import relevance
-from ardvark.diagnostics.subsets import subsets
+from ardvark.diagnostics.relevance.relevance import relevance
+from ardvark.diagnostics.relevance.subsets import subsets
 from ardvark.errors import InputError
 
 MEAN = np.array([3.0, 0.1, -2.0, 0.0])  # bias first

@@ -8,10 +8,10 @@ import xarray as xr
 from contracts import logp
 
 import ardvark as av
-from ardvark.diagnostics.psis import khat
-from ardvark.inference.bilinear_sampling import invariants
-from ardvark.inference.bilinear_tree import basis_of, eta_of, target_of
-from ardvark.inference.rsfm import rsfm
+from ardvark.diagnostics.compare.psis import khat
+from ardvark.inference.sample_feature.rsfm import rsfm
+from ardvark.inference.sample_feature.run_sampling import invariants
+from ardvark.inference.sample_feature.tree import basis_of, eta_of, target_of
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.workloads import bilinear
 
@@ -66,7 +66,7 @@ def test_tree_of_vb(regression):
     assert not posterior["w"].values[..., gone].any()
     assert np.isinf(fit["alpha_w"].values[gone]).all()
     # over the weights that are left: the bound is the mean of log p - log q
-    gap = tree["sample_stats"]["log_posterior"] - tree["sample_stats"]["log_approximation"]
+    gap = tree["sample_stats"]["lp"] - tree["sample_stats"]["log_approximation"]
     error = float(gap.std()) / np.sqrt(gap.size)
     assert abs(float(gap.mean()) - float(fit["elbo"][-1])) < 4 * error
     assert np.isfinite(khat(tree))
@@ -77,7 +77,7 @@ def test_log_posterior_is_the_graphs_joint():
     model = av.models.sample_feature_regression(X, t, a=2.0, b=1.0)
     tree = av.fit(model, av.VB(prune=None), draws=5, random_seed=1)
     point = {v: tree["posterior"][v].values[1, 2] for v in tree["posterior"].data_vars}
-    joint = float(tree["sample_stats"]["log_posterior"][1, 2])
+    joint = float(tree["sample_stats"]["lp"][1, 2])
     assert joint == pytest.approx(logp(model, point), rel=1e-9)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import ardvark as av
 from ardvark.inference import progress
-from ardvark.inference.graph import read_model
-from ardvark.inference.sampled_kernels import LOGIT, PROBIT, run_chain
-from ardvark.inference.slice_theta import ThetaSweep, slice_move
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.sampled.kernels import LOGIT, PROBIT, run_chain
+from ardvark.inference.sampled.theta import ThetaSweep, slice_move
 from ardvark.inference.threads import unwatched
 
 QUIET = {"progressbar": False, "random_seed": 3}

@@ -15,16 +15,16 @@ import pytest
 from scipy.stats import kstest, norm
 
 import ardvark as av
-from ardvark.diagnostics.sbc_checks import (
+from ardvark.diagnostics.calibration.checks import (
     brownian_tail,
     coverage,
     inclusion_calibration,
     symmetry_test,
     uniformity_p,
 )
-from ardvark.diagnostics.sbc_fit import Replicator, rank
+from ardvark.diagnostics.calibration.replication import Replicator, rank
+from ardvark.inference.graph.simulate import Simulator
 from ardvark.inference.methods import METHODS
-from ardvark.inference.simulate import Simulator
 
 RNG = np.random.default_rng(20)
 X = RNG.standard_normal((40, 3))
@@ -420,7 +420,7 @@ def test_reversible_jump_is_calibrated_and_its_inclusion_too():
 @pytest.mark.validate
 def test_coverage_has_not_drifted_from_the_record():
     """A drift of more than two points, beyond the errors of both runs, is a changed method."""
-    from ardvark.diagnostics.record import calibration_record
+    from ardvark.diagnostics.calibration.record import calibration_record
     from ardvark.studies.calibration import CASES, entry
 
     shipped = {

@@ -10,13 +10,17 @@ import scipy.stats
 import xarray as xr
 from synthetic_trees import gaussian_tree, replaced
 
-from ardvark.diagnostics import stability as stability_module
-from ardvark.diagnostics.discovery import discoveries, selected
-from ardvark.diagnostics.groups import correlated_groups, group_relevance, variance_inflation
-from ardvark.diagnostics.rank_agreement import rank_agreement
-from ardvark.diagnostics.selection import batch_relevance, compare_relevance
-from ardvark.diagnostics.stability import stability, stability_index
-from ardvark.diagnostics.subsets import subset_sizes
+from ardvark.diagnostics.relevance import stability as stability_module
+from ardvark.diagnostics.relevance.compare import batch_relevance, compare_relevance
+from ardvark.diagnostics.relevance.discovery import discoveries, selected
+from ardvark.diagnostics.relevance.groups import (
+    correlated_groups,
+    group_relevance,
+    variance_inflation,
+)
+from ardvark.diagnostics.relevance.ranks import rank_agreement
+from ardvark.diagnostics.relevance.stability import stability, stability_index
+from ardvark.diagnostics.relevance.subsets import subset_sizes
 from ardvark.errors import InputError
 from ardvark.models.datasets import load
 

@@ -7,13 +7,11 @@ import pytest
 from scipy import optimize
 from scipy.stats import multivariate_normal
 
-from ardvark.inference.ard_gradient import log_slopes, moving_pull
-from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.ard.gradient import log_slopes, moving_pull
+from ardvark.inference.ard.sequential_ard import _statistics, sequential_ard
+from ardvark.inference.ep.ep import EP
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.posterior import condition
-from ardvark.inference.sequential_ard import _statistics, sequential_ard
-from ardvark.inference.sites import (
+from ardvark.inference.sites.likelihoods import (
     Derivatives,
     GaussianSites,
     GraphSites,
@@ -21,6 +19,8 @@ from ardvark.inference.sites import (
     PoissonSites,
     ProbitSites,
 )
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.posterior import condition
 
 RNG_SEED = 47
 ROWS, WEIGHTS = 40, 12

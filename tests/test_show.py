@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from synthetic_trees import gaussian_tree, without
 
-from ardvark.diagnostics.agreement import compare
-from ardvark.diagnostics.comparison import Comparison
-from ardvark.diagnostics.show import show
+from ardvark.diagnostics.compare.agreement import compare
+from ardvark.diagnostics.compare.display import Comparison
+from ardvark.diagnostics.report.show import show
 from ardvark.errors import InputError
 
 MEAN, SD = np.array([2.0, -1.0, 0.0]), np.array([0.4, 0.5, 0.3])

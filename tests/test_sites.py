@@ -10,8 +10,7 @@ from scipy.stats import laplace as double_exponential
 from scipy.stats import norm, poisson, t
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.quadrature import is_multimodal, quadrature_tilted, tilted_nodes
-from ardvark.inference.sites import (
+from ardvark.inference.sites.likelihoods import (
     Derivatives,
     GaussianSites,
     GraphSites,
@@ -21,6 +20,7 @@ from ardvark.inference.sites import (
     StepSites,
     recognise,
 )
+from ardvark.inference.sites.quadrature import is_multimodal, quadrature_tilted, tilted_nodes
 
 RNG_SEED = 11
 PI = Decimal(

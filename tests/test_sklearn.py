@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ardvark as av
 from ardvark import estimator_bases
-from ardvark.inference.gaussian_ard import gaussian_ard
+from ardvark.inference.ard.gaussian_ard import gaussian_ard
 from ardvark.models.checks import as_inputs
 from ardvark.sklearn import RVC, RVR, ARDClassifier, ARDRegressor
 

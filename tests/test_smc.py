@@ -12,9 +12,9 @@ import xarray as xr
 from scipy import stats
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference import smc
-from ardvark.inference.convergence import SamplerDraws
-from ardvark.inference.smc import SMC, SPREAD_MAX, sample_smc
+from ardvark.inference.samplers import smc
+from ardvark.inference.samplers.convergence import SamplerDraws
+from ardvark.inference.samplers.smc import SMC, SPREAD_MAX, sample_smc
 from ardvark.models.card import Card, Precision, remember
 
 rng = np.random.default_rng(20260802)

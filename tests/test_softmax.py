@@ -11,17 +11,17 @@ import pytest
 import xarray as xr
 
 import ardvark as av
-from ardvark.diagnostics.verdict import verdict
+from ardvark.diagnostics.compare.verdict import verdict
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
-from ardvark.inference import nuts
-from ardvark.inference.convergence import SamplerDraws
-from ardvark.inference.gaussian import SiteModel
+from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.multinomial import fit_multinomial
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import LogitSites
-from ardvark.inference.softmax_reading import read_softmax
-from ardvark.inference.softmax_runs import _conditional
+from ardvark.inference.samplers import nuts
+from ardvark.inference.samplers.convergence import SamplerDraws
+from ardvark.inference.sites.likelihoods import LogitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.softmax.laplace import fit_multinomial
+from ardvark.inference.softmax.reading import read_softmax
+from ardvark.inference.softmax.run import _conditional
 from ardvark.models.card import card_of
 from ardvark.models.likelihoods import softmax
 
@@ -125,7 +125,7 @@ def test_log_posterior_is_the_graphs_own(model):
         logp = fixed.compile_logp(mode="FAST_COMPILE")
     for draw in (0, 7):
         point = {n: tree["posterior"][n].values[1, draw] for n in ("bias", "w")}
-        stored = float(tree["sample_stats"]["log_posterior"][1, draw])
+        stored = float(tree["sample_stats"]["lp"][1, draw])
         assert float(logp(point)) == pytest.approx(stored, rel=1e-10)
 
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.gaussian_ard import Columns
+from ardvark.inference.ard.gaussian_ard import Columns
+from ardvark.inference.ard.sequential_ard import sequential_ard
+from ardvark.inference.ard.sparse_logistic import sparse_logistic
+from ardvark.inference.ep.ep import EP
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.one_against_rest import log_odds, log_probabilities, sparse_machines
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import LogitSites
-from ardvark.inference.sparse_logistic import sparse_logistic
+from ardvark.inference.sites.likelihoods import LogitSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.softmax.one_against_rest import log_odds, log_probabilities, sparse_machines
 
 
 def design(rows=200, seed=0):

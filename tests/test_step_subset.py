@@ -15,8 +15,8 @@ from subset_cases import (
 
 import ardvark as av
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.step_subset import SubsetJump
-from ardvark.inference.subset_exact import enumerate_subsets
+from ardvark.inference.steps.subset import SubsetJump
+from ardvark.inference.subset.enumerate import enumerate_subsets
 
 CHEAP = {"mode": "FAST_COMPILE"}
 

@@ -11,8 +11,8 @@ import pytensor
 import pytest
 
 import ardvark as av
-from ardvark.inference.bound import Bound
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.vb.bound import Bound
 
 sys.path.insert(0, str(Path(__file__).parent / "references"))
 from cases import CASES, FOLDER

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ardvark.inference.feature_selection import Path, Score
+from ardvark.inference.selection.walk import Path, Score
 from ardvark.studies.stopping import FRESH, KINDS, MOST, RULES, simulate, summary
 
 

@@ -14,9 +14,10 @@ import xarray as xr
 from synthetic_trees import gaussian_tree
 
 import ardvark as av
-from ardvark.diagnostics import atomic, stored
-from ardvark.diagnostics.atomic import locked, replacing, try_target, write_text
-from ardvark.diagnostics.stored import (
+from ardvark.diagnostics.storage import atomic
+from ardvark.diagnostics.storage import trees as stored
+from ardvark.diagnostics.storage.atomic import locked, replacing, try_target, write_text
+from ardvark.diagnostics.storage.trees import (
     DamagedTree,
     has_checksums,
     read_tree,
@@ -264,7 +265,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_the_work(tmp_path):
 WRITER = """
 import sys, time
 from pathlib import Path
-from ardvark.diagnostics.atomic import locked, write_text
+from ardvark.diagnostics.storage.atomic import locked, write_text
 with locked(Path({path!r}), print):
     Path({path!r}).with_name("begun").touch()
     time.sleep({seconds})

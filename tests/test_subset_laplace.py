@@ -6,16 +6,16 @@ import pytest
 from scipy import stats
 from subset_cases import frequencies, subset_problem, two_class_probabilities, two_classes
 
-from ardvark.inference.graph import read_model
+from ardvark.inference.graph.read import read_model
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.subset_laplace import (
+from ardvark.inference.subset.collapsed import sample_collapsed
+from ardvark.inference.subset.laplace import (
     change,
     laplace,
     log_joint,
     log_proposal,
     sample_laplace,
 )
-from ardvark.inference.subset_linear import sample_collapsed
 from ardvark.models.subset import subset_classification
 
 

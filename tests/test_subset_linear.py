@@ -13,8 +13,9 @@ from subset_cases import (
     two_classes,
 )
 
-from ardvark.inference.subset_exact import draw_given_subsets, enumerate_subsets
-from ardvark.inference.subset_factor import (
+from ardvark.inference.subset.collapsed import Subsets, sample_collapsed
+from ardvark.inference.subset.enumerate import draw_given_subsets, enumerate_subsets
+from ardvark.inference.subset.factor import (
     gain,
     gain_of_member,
     push,
@@ -23,8 +24,7 @@ from ardvark.inference.subset_factor import (
     start,
     workspace,
 )
-from ardvark.inference.subset_kernels import above_zero, exchange_gains, sample_sigma
-from ardvark.inference.subset_linear import Subsets, sample_collapsed
+from ardvark.inference.subset.kernels import above_zero, exchange_gains, sample_sigma
 from ardvark.models.subset_prior import log_subset_prior
 
 STATES = 500

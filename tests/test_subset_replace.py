@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
-from ardvark.inference.subset_replace import LEAST, likeness, log_choice, replace_member
+from ardvark.inference.subset.replace import LEAST, likeness, log_choice, replace_member
 
 
 def three_alike(n=40):

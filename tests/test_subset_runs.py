@@ -11,7 +11,7 @@ from subset_cases import data, regression, two_classes
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, InputWarning, UnsupportedPair
-from ardvark.inference.subset_runs import with_excluded
+from ardvark.inference.subset.run import with_excluded
 from ardvark.models.subset import subset_classification, subset_regression
 
 JUMP = av.ReversibleJump(sweeps=3000)

@@ -6,9 +6,9 @@ import pytest
 import xarray as xr
 
 import ardvark as av
-from ardvark.diagnostics.subset_checks import subset_diagnostics
+from ardvark.diagnostics.relevance.subset_checks import subset_diagnostics
 from ardvark.errors import ConvergenceWarning, InputError
-from ardvark.inference.subset_groups import jump_counts, subsets_group, tally
+from ardvark.inference.subset.tree import jump_counts, subsets_group, tally
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from ardvark.inference import svm_dual
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.process_evidence import Process, site_model
-from ardvark.inference.svm_dual import curvature, find_mode
+from ardvark.inference.process import dual as svm_dual
+from ardvark.inference.process.dual import curvature, find_mode
+from ardvark.inference.process.evidence import Process, site_model
 from ardvark.models.covariances import ARDGaussian, ARDLinear
 
 RNG = np.random.default_rng(41)

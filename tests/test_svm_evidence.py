@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import brentq
 
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.process_evidence import Process, _by_support, site_model
-from ardvark.inference.svm_evidence import relevance_of, support_evidence
+from ardvark.inference.process.evidence import Process, _by_support, site_model
+from ardvark.inference.process.support import relevance_of, support_evidence
 from ardvark.models.covariances import ARDGaussian, ARDLinear
 
 RNG = np.random.default_rng(43)

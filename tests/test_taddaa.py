@@ -6,7 +6,7 @@ import pytest
 
 import ardvark as av
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.short_chains import short_chains
+from ardvark.inference.samplers.short_chains import short_chains
 
 RNG = np.random.default_rng(61)
 X = RNG.normal(size=(30, 2))

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from ardvark.errors import InputError
-from ardvark.inference.exact_kernels import _draw_variances, _slice_precision
-from ardvark.inference.mixture_kernels import draw_rate
-from ardvark.inference.sampled_kernels import PROBIT, rescale_all
-from ardvark.inference.subset_kernels import FIXED, above_zero, sample_sigma
-from ardvark.inference.subset_laplace import sample_laplace
-from ardvark.inference.subset_linear import Subsets, sample_collapsed
+from ardvark.inference.exact.truncated_normal import standard_excess
+from ardvark.inference.mixture.kernels import draw_rate
+from ardvark.inference.sampled.exact_kernels import _draw_variances, _slice_precision
+from ardvark.inference.sampled.kernels import PROBIT, rescale_all
+from ardvark.inference.subset.collapsed import Subsets, sample_collapsed
+from ardvark.inference.subset.kernels import FIXED, above_zero, sample_sigma
+from ardvark.inference.subset.laplace import sample_laplace
 from ardvark.inference.threads import DONE, STOP, aside, go_on, in_threads, interruptible
-from ardvark.inference.truncated_normal import standard_excess
 
 LIMIT = 20.0  # seconds from Ctrl-C to the end of the process: two here, more where others work too
 
@@ -77,9 +77,9 @@ def short(): fit(m, av.Laplace(hyper=av.Sampled(tune=10)), draws=50)
 def long(): fit(m, av.Laplace(hyper=av.Sampled(tune=1_000_000)), draws=1000)
 """,
     "one call of EP": """
-from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.sites import ProbitSites
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.likelihoods import ProbitSites
 from ardvark.inference.threads import interruptible
 A = rng.normal(size=(6000, 600))
 sign = np.where(A[:, 0] > 0, 1.0, -1.0)
@@ -104,7 +104,7 @@ def short(): fit(av.models.trigonometric_svm(X[:20, :1], label[:20]), av.Laplace
 def long(): fit(m, av.Laplace(), draws=50)
 """,
     "a grid of machines": """
-from ardvark.inference.grid_svm import GridSVM
+from ardvark.inference.selection.svm import GridSVM
 from ardvark.inference.threads import interruptible
 A = rng.normal(size=(400, 3))
 sign = np.where(A[:, 0] * A[:, 1] + rng.normal(size=400) > 0, 1.0, -1.0)

@@ -9,8 +9,8 @@ import pytensor.tensor as pt
 import pytest
 from scipy.integrate import quad
 
-from ardvark.inference.sites import GraphSites, ProbitSites, recognise
-from ardvark.inference.trigonometric import TrigonometricSites
+from ardvark.inference.sites.likelihoods import GraphSites, ProbitSites, recognise
+from ardvark.inference.sites.trigonometric import TrigonometricSites
 from ardvark.models.likelihoods import log_cos_squared, trigonometric
 
 PLUS = TrigonometricSites(np.array([1.0]))

@@ -6,8 +6,8 @@ from scipy.integrate import quad
 from scipy.special import erfcx, log_ndtr
 from scipy.stats import kstest, multivariate_normal, truncnorm
 
-from ardvark.inference import truncated_normal
-from ardvark.inference.truncated_normal import TruncatedNormal, log_mean, standard_excess
+from ardvark.inference.exact import truncated_normal
+from ardvark.inference.exact.truncated_normal import TruncatedNormal, log_mean, standard_excess
 
 RNG_SEED = 17
 SIGMAS = 4.5  # two-sided 7e-6 per comparison, some hundred comparisons with fixed seeds

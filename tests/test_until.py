@@ -10,9 +10,9 @@ import pytest
 import ardvark as av
 from ardvark.cli import main
 from ardvark.errors import ConvergenceWarning, InputError
-from ardvark.inference.convergence import mixed
-from ardvark.inference.nuts import NUTS, sample_nuts
-from ardvark.inference.until import looks_at
+from ardvark.inference.samplers.convergence import mixed
+from ardvark.inference.samplers.nuts import NUTS, sample_nuts
+from ardvark.inference.samplers.until import looks_at
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(60, 3))

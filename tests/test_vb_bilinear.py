@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from ardvark.inference.bilinear_basis import KernelBasis
-from ardvark.inference.vb import VB, Pruning
-from ardvark.inference.vb_bilinear import Ascent, State, elbo, eta_moments
-from ardvark.inference.vb_bilinear_search import ascend, first_state
-from ardvark.inference.vb_blocks import Gamma, GaussianBlock, conjugate
-from ardvark.inference.vb_rows import GammaNoise, GaussianRows, LogisticRows
+from ardvark.inference.sample_feature.basis import KernelBasis
+from ardvark.inference.sample_feature.search import ascend, first_state
+from ardvark.inference.sample_feature.vb import Ascent, State, elbo, eta_moments
+from ardvark.inference.vb.blocks import Gamma, GaussianBlock, conjugate
+from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows
+from ardvark.inference.vb.vb import VB, Pruning
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.workloads import bilinear
 

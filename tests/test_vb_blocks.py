@@ -5,8 +5,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, log_ndtr
 
-from ardvark.inference.vb_blocks import Gamma, conjugate, gaussian_block
-from ardvark.inference.vb_rows import FreeNoise, GammaNoise, GaussianRows, LogisticRows, ProbitRows
+from ardvark.inference.vb.blocks import Gamma, conjugate, gaussian_block
+from ardvark.inference.vb.rows import FreeNoise, GammaNoise, GaussianRows, LogisticRows, ProbitRows
 
 RNG = np.random.default_rng(62)
 

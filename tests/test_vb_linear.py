@@ -7,13 +7,13 @@ from scipy import integrate, stats
 from scipy.special import expit, ndtr
 
 import ardvark as av
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.graph import read_model
-from ardvark.inference.sites import GaussianSites
-from ardvark.inference.vb_blocks import Gamma
-from ardvark.inference.vb_linear import PrecisionPlan, ascend_linear, elbo
-from ardvark.inference.vb_reading import read_roles
-from ardvark.inference.vb_rows import (
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.vb.blocks import Gamma
+from ardvark.inference.vb.linear import PrecisionPlan, ascend_linear, elbo
+from ardvark.inference.vb.reading import read_roles
+from ardvark.inference.vb.rows import (
     FixedRows,
     FreeNoise,
     GaussianRows,
@@ -242,7 +242,7 @@ def test_settings_that_make_no_sense(bad):
 
 
 def test_tree_holds_the_joint_and_its_khat():
-    from ardvark.diagnostics.psis import khat
+    from ardvark.diagnostics.compare.psis import khat
 
     X, eta, rng = task(10, rows=40)
     t = eta + 0.5 * rng.standard_normal(40)
@@ -255,14 +255,14 @@ def test_tree_holds_the_joint_and_its_khat():
     assert "log_evidence" not in tree["fit"] and tree["fit"]["elbo"].dims == ("iteration",)
     assert tree.attrs["hyper"] == "posterior" and "independent" in tree.attrs["caption"]
     assert khat(tree) < 0.7
-    # log_posterior is the graph's own joint density
+    # lp is the graph's own joint density
     from contracts import logp
 
     point = {v: tree["posterior"][v].values[0, 3] for v in tree["posterior"].data_vars}
-    joint = float(tree["sample_stats"]["log_posterior"][0, 3])
+    joint = float(tree["sample_stats"]["lp"][0, 3])
     assert joint == pytest.approx(logp(model, point), rel=1e-9)
     # the bound is the mean of log p - log q
-    gap = tree["sample_stats"]["log_posterior"] - tree["sample_stats"]["log_approximation"]
+    gap = tree["sample_stats"]["lp"] - tree["sample_stats"]["log_approximation"]
     error = float(gap.std()) / np.sqrt(gap.size)
     assert abs(float(gap.mean()) - float(tree["fit"]["elbo"][-1])) < 4 * error
 

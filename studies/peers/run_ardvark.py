@@ -17,11 +17,11 @@ from protocol import (
 )
 from scipy.special import ndtr
 
-from ardvark.inference.ep import EP
-from ardvark.inference.gaussian import SiteModel
-from ardvark.inference.hyper import Predictive
-from ardvark.inference.sequential_ard import sequential_ard
-from ardvark.inference.sites import ProbitSites
+from ardvark.inference.ard.sequential_ard import sequential_ard
+from ardvark.inference.ep.ep import EP
+from ardvark.inference.hyper.settings import Predictive
+from ardvark.inference.sites.likelihoods import ProbitSites
+from ardvark.inference.sites.model import SiteModel
 from ardvark.models.kernels import RBF
 from ardvark.sklearn import RVC, RVR
 

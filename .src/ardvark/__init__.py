@@ -1,1 +1,0 @@
-../../ardvark/__init__.py

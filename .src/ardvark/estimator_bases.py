@@ -1,1 +1,0 @@
-../../ardvark/estimator_bases.py

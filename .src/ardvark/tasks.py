@@ -1,1 +1,0 @@
-../../ardvark/tasks.py

@@ -1,1 +1,0 @@
-../../ardvark/warmup.py

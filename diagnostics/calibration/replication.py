@@ -1,0 +1,244 @@
+"""One replication of simulation-based calibration: simulate, fit, and place the truth.
+
+    (θ, w, t) ~ the graph's prior       fit to t       u = Q(q ≤ q_true)   for each quantity q
+
+u is uniform if Q is the posterior. Quantities: every free variable, the log prior, the log
+likelihood (which sees errors that cancel over the prior) and the predictor of the first row.
+
+| what Q is | how u is found |
+|---|---|
+| Gaussian factor of Laplace, EP, VB | its distribution function: u = Φ((w - m) / s) |
+| Gamma factor of VB | its distribution function |
+| draws, thinned to `KEPT` where they are of a Markov chain | rank, ties broken at random |
+
+Approximations of a Gaussian block are called on arrays (milliseconds), all other methods by `fit`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from scipy.special import gammainc, ndtr
+
+from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError
+from ardvark.inference.fit import fit
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.graph.simulate import Simulator
+from ardvark.inference.hyper.settings import Fixed
+from ardvark.inference.methods import METHODS
+from ardvark.inference.routes import family_of
+from ardvark.inference.vb.blocks import Gamma
+
+__all__ = ["Replicator", "rank"]
+
+type Array = npt.NDArray[np.float64]
+type Point = Mapping[str, Array]
+
+KEPT = 99  # draws of a Markov chain that are ranked
+DRAWS = 499  # independent draws for quantities without a closed form
+ERRORS = (ArithmeticError, ValueError, RuntimeError, np.linalg.LinAlgError)  # of a fit, counted
+
+
+def rank(draws: Array, truth: Any, rng: np.random.Generator) -> Array:
+    """Place the truth (...) among draws (S, ...), in (0, 1), ties broken at random."""
+    less = np.sum(draws < truth, axis=0)
+    ties = np.sum(draws == truth, axis=0)
+    return np.asarray((less + rng.random(np.shape(truth)) * (ties + 1)) / (len(draws) + 1))
+
+
+@dataclass(frozen=True)
+class Replicator:
+    """A model, a method, and everything that is compiled once for all replications.
+
+    `hold`: hyperparameters are held at their simulated values, which leaves the weights.
+    """
+
+    model: Any
+    method: str
+    settings: Any
+    hold: bool
+    draws: int
+    chains: int
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """The generative side of the model."""
+        return Simulator(self.model, getattr(self.settings, "predictor", "eta"))
+
+    @cached_property
+    def latent(self) -> LatentGaussian | None:
+        """The model as Gaussian block times sites, if it is one."""
+        if family_of(self.model) != "sites":
+            return None
+        return read_model(
+            self.model,
+            weights=getattr(self.settings, "weights", None),
+            predictor=getattr(self.settings, "predictor", "eta"),
+        )
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the hyperparameters that are held."""
+        if not self.hold:
+            return ()
+        if self.latent is None:
+            raise InputError(
+                f"hold=True: what the hyperparameters of a {family_of(self.model)!r} model are is "
+                "not read from its graph. Give them as numbers when you build it."
+            )
+        return self.latent.hyper
+
+    @property
+    def by_arrays(self) -> bool:
+        """Whether the approximation can be called without the door of `fit`."""
+        kind = METHODS[self.method].kind
+        plain = self.settings.hyper is None and self.latent is not None
+        return plain and (kind == "vb" or (kind == "gaussian" and (self.hold or not self._free)))
+
+    @property
+    def _free(self) -> tuple[str, ...]:
+        return () if self.latent is None else self.latent.hyper
+
+    def run(self, seed: np.random.SeedSequence) -> dict[str, Any]:
+        """One replication, as plain numbers; a fit that fails says so in `failed`."""
+        simulated, fitted, ranked = seed.spawn(3)
+        truth, data = self.simulator.draw(simulated)
+        rng = np.random.default_rng(ranked)
+        with self.simulator.observing(data):
+            try:
+                with warnings.catch_warnings():
+                    for expected in (ConvergenceWarning, AccuracyWarning):  # counted below
+                        warnings.simplefilter("ignore", expected)
+                    if self.by_arrays:
+                        gaussian = METHODS[self.method].kind == "gaussian"
+                        found = (self._gaussian if gaussian else self._vb)(truth, rng)
+                    else:
+                        found = self._fitted(truth, int(fitted.generate_state(1)[0]), rng)
+            except ERRORS as error:
+                return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+        pit = {n: np.asarray(v, float).tolist() for n, v in found.pop("pit").items()}
+        return {"pit": pit, **found}
+
+    # By arrays --------------------------------------------------------------------------------
+
+    def _gaussian(self, truth: Point, rng: np.random.Generator) -> dict[str, Any]:
+        latent = self.latent
+        assert latent is not None
+        arrays = latent.at({name: truth[name] for name in latent.hyper})
+        answer = self.settings.approximate(arrays)
+        posterior, w_true = answer.posterior, _joined(latent, truth)
+        w = posterior.draws(DRAWS, rng)
+        sites, prior = arrays.sites, posterior.prior
+        pit = self._weights(posterior, w_true) | {
+            "log_prior": rank(prior.log_density(w), prior.log_density(w_true), rng),
+            "log_likelihood": rank(
+                sites.log(arrays.predictor(w)).sum(axis=-1),
+                sites.log(arrays.predictor(w_true)).sum(),
+                rng,
+            ),
+        }
+        return {"pit": pit, "converged": bool(answer.converged)}
+
+    def _vb(self, truth: Point, rng: np.random.Generator) -> dict[str, Any]:
+        from ardvark.inference.vb.run import ascend, hyper_draws
+
+        latent = self.latent
+        assert latent is not None
+        held = Fixed({name: truth[name] for name in latent.hyper}) if self.hold else None
+        roles, ended = ascend(latent, self.settings, held, _silent, self._roles)
+        state = ended.fit.state
+        w = state.posterior.draws(DRAWS, rng)
+        theta, log_prior, _ = hyper_draws(latent, roles, ended, w, rng)
+        if self.hold:
+            theta = {n: np.broadcast_to(truth[n], (DRAWS, *truth[n].shape)) for n in latent.hyper}
+        pit = self._weights(state.posterior, _joined(latent, truth))
+        for name, place in roles.groups.items():
+            assert isinstance(state.alpha, Gamma)
+            shape, rate = state.alpha.shape[place], state.alpha.rate[place]
+            pit[name] = gammainc(shape, rate * truth[name].ravel()).reshape(truth[name].shape)
+        if roles.noise is not None:
+            pit[roles.noise.name] = rank(theta[roles.noise.name], truth[roles.noise.name], rng)
+        at_truth = self.simulator.sums(truth)
+        if self.hold:  # the log density of θ itself is the same at every draw
+            prior = state.posterior.prior
+            at_truth["log_prior"] = float(prior.log_density(_joined(latent, truth)))
+        observed = np.asarray(next(iter(self.simulator.places.values())).get_value())
+        eta = state.posterior.prior.model.predictor(w)
+        log_likelihood = latent.log_sites_of(eta, theta, observed).sum(axis=1)
+        pit["log_prior"] = rank(log_prior, at_truth["log_prior"], rng)
+        pit["log_likelihood"] = rank(log_likelihood, at_truth["log_likelihood"], rng)
+        return {"pit": pit, "converged": bool(ended.fit.converged)}
+
+    @cached_property
+    def _roles(self) -> Any:
+        from ardvark.inference.vb.reading import read_roles
+
+        return None if self.hold or self.latent is None else read_roles(self.latent)
+
+    def _weights(self, posterior: Any, w_true: Array) -> dict[str, Array]:
+        """Exact distribution functions of the weights and of the first predictor."""
+        latent = self.latent
+        assert latent is not None
+        if not posterior.prior.on.all():
+            off = latent.weight_names[int(np.argmin(posterior.prior.on))]
+            raise InputError(f"{off} is switched off: build the model without it, it has no truth")
+        u = ndtr((w_true - posterior.mean) / np.sqrt(posterior.marginal_variance))
+        arrays = posterior.prior.model
+        mean, variance = posterior.predictive(arrays.projection[:1], arrays.offset[:1])
+        eta = arrays.predictor(w_true)[0]
+        return {**latent.split(u), "first_predictor": ndtr((eta - mean[0]) / np.sqrt(variance[0]))}
+
+    # By fit -----------------------------------------------------------------------------------
+
+    def _fitted(self, truth: Point, seed: int, rng: np.random.Generator) -> dict[str, Any]:
+        settings = self.settings
+        if self.hyper:
+            settings = replace(settings, hyper=Fixed({name: truth[name] for name in self.hyper}))
+        tree = fit(
+            self.model,
+            settings,
+            draws=self.draws,
+            chains=self.chains,
+            random_seed=seed,
+            progressbar=False,
+        )
+        names = [name for name in self.simulator.free if name in tree["posterior"]]
+        draws = {name: _stacked(tree["posterior"][name]) for name in names}
+        if family_of(self.model) == "subset":
+            from ardvark.inference.subset.run import with_excluded
+
+            draws = with_excluded(self.model, draws, rng)
+        keep = np.linspace(0, self.draws * self.chains - 1, KEPT).round().astype(int)
+        kept = {name: values[keep] for name, values in draws.items()}
+        pit = {n: rank(kept[n], truth[n], rng) for n in names if n not in self.hyper}
+        if set(names) == set(self.simulator.free):
+            at_draws = [self.simulator.sums({n: kept[n][i] for n in names}) for i in range(KEPT)]
+            for name, value in self.simulator.sums(truth).items():
+                placed = np.array([sums[name] for sums in at_draws])
+                pit[name] = rank(placed, value, rng)
+        found = {"pit": pit, "converged": bool(tree.attrs["converged"])}
+        if "included" in names:
+            found["included"] = np.asarray(truth["included"]).astype(int).tolist()
+            found["inclusion"] = draws["included"].mean(axis=0).tolist()
+        return found
+
+
+def _joined(latent: LatentGaussian, truth: Point) -> Array:
+    return np.concatenate([np.ravel(truth[name]) for name in latent.weights])
+
+
+def _stacked(values: xr.DataArray) -> Array:
+    values = values.transpose("chain", "draw", ...)
+    return np.asarray(values.values).reshape((-1, *values.shape[2:]))
+
+
+def _silent(_: str) -> None:
+    """Say nothing of the progress of one fit among thousands."""

@@ -1,0 +1,168 @@
+"""Importance weights and their Pareto shapes: of an approximation to its target, and of LOO.
+
+Pareto-smoothed importance sampling is Vehtari, Simpson, Gelman, Yao and Gabry (2024), by ArviZ.
+
+A k-hat is blind to location and scale: weights 1 + 1e-9 x have the k-hat of x. A row that is far on
+its own side of a boundary has log p = -1e-9 x with x of a very heavy tail, so its k-hat is high and
+its elpd right to many digits. Such rows are the rule where classes are nearly parted; they are not
+counted. In refits of wdbc without one row the elpd of 31 such rows differs from PSIS by at most
+1e-4 nats, that of the 4 rows which are counted by 0.1 to 0.3.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ardvark.diagnostics.compare.reference import arviz
+from ardvark.diagnostics.relevance.relevance import (
+    SAMPLE_DIMS,
+    constant_columns,
+    draws_of,
+    sampling_kind,
+    weight_variables,
+)
+
+__all__ = [
+    "LooRows",
+    "cavity_rows",
+    "error_of_sum",
+    "khat",
+    "loo_figures",
+    "loo_rows",
+    "psis_rows",
+    "summed",
+]
+
+type Array = NDArray[np.float64]
+
+EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
+LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
+
+
+def khat(tree: xr.DataTree) -> float:
+    """Pareto k-hat of the importance weights from the approximation to its target.
+
+    It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
+    tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
+    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
+    """
+    arviz()  # registers the accessor
+    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
+    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
+        return float("nan")
+    minus_log_weight = statistics["log_approximation"] - statistics["lp"]
+    values = minus_log_weight.to_numpy()
+    if np.isnan(values).any() or np.isneginf(values).any():
+        return float("inf")
+    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
+        return float("-inf")
+    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
+    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
+    return float(shape)
+
+
+class LooRows(NamedTuple):
+    """Leave-one-out row by row: log predictive density, and where its k-hat is too high."""
+
+    elpd: Array
+    high: NDArray[np.bool_]  # too high, and the row moves when it is left out
+    khat: Array  # NaN where there is none
+    estimator: str  # "psis" | "psis corrected" | "cavity"
+
+
+def loo_figures(tree: xr.DataTree) -> dict[str, float]:
+    """Leave-one-out of a tree in three numbers."""
+    return summed(loo_rows(tree))
+
+
+def summed(rows: LooRows | None) -> dict[str, float]:
+    """Sum the rows of leave-one-out; NaN if there are none.
+
+    ``loo_high_khat`` counts the rows whose k-hat is too high and whose log predictive density moves
+    by more than ``LOO_SHIFT`` when they are left out: the rows for which it matters.
+    """
+    if rows is None:
+        return dict.fromkeys(("elpd_loo", "elpd_loo_se", "loo_high_khat"), float("nan"))
+    cavity = rows.estimator == "cavity"
+    return {
+        "elpd_loo": float(rows.elpd.sum()),
+        "elpd_loo_se": error_of_sum(rows.elpd),
+        "loo_high_khat": float("nan") if cavity else int(rows.high.sum()),
+    }
+
+
+def error_of_sum(values: Array) -> float:
+    """Standard error of a sum over rows, which are taken as drawn at random."""
+    return float(np.sqrt(values.size) * values.std(ddof=1)) if values.size > 1 else float("nan")
+
+
+def loo_rows(tree: xr.DataTree) -> LooRows | None:
+    """Leave-one-out of the draws as they are, for an approximation of the approximation.
+
+    By the way that is valid for the tree, cavities or PSIS; None if there is none.
+    """
+    if tree.attrs.get("loo") == "cavity":
+        return cavity_rows(tree)
+    return psis_rows(tree)
+
+
+def psis_rows(tree: xr.DataTree, *, correct: bool = False) -> LooRows | None:
+    """PSIS from draws; with `correct` draws of an approximation are weighed to its target first."""
+    variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
+    if len(variables) != 1 or tree.attrs.get("loo") == "cavity":
+        return None
+    name = variables[0]
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
+        try:
+            if correct:
+                statistics = tree["sample_stats"].dataset
+                loo = arviz().loo_approximate_posterior(
+                    tree,
+                    statistics["lp"],
+                    statistics["log_approximation"],
+                    pointwise=True,
+                    var_name=name,
+                )
+            else:
+                reff = _relative_efficiency(tree)
+                loo = arviz().loo(tree, pointwise=True, var_name=name, reff=reff)
+        except ValueError:  # a constant log likelihood has no tail to fit
+            return None
+    log_p = tree["log_likelihood"].dataset[name]
+    peak = log_p.max(SAMPLE_DIMS)
+    shift = np.log(np.exp(log_p - peak).mean(SAMPLE_DIMS)) + peak - loo.elpd_i
+    # a draw with log p = -inf makes both of them NaN: that counts
+    high = ~(loo.pareto_k <= loo.good_k) & ~(np.abs(shift) <= LOO_SHIFT)
+    flat = [np.asarray(part).ravel() for part in (loo.elpd_i, high, loo.pareto_k)]
+    return LooRows(flat[0], flat[1], flat[2], "psis corrected" if correct else "psis")
+
+
+def cavity_rows(tree: xr.DataTree) -> LooRows | None:
+    """Leave-one-out of the cavities: free, exact for a Gaussian, the only one for hard margins.
+
+    Where a site is zero importance sampling is not valid: some draws have weight 1/0, and exact
+    draws never reach the part of the cavity where the row has no probability. A sampler has no
+    cavities: None.
+    """
+    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
+    if "log_loo_probability" not in fit or fit["log_loo_probability"].ndim != 1:
+        return None
+    elpd = fit["log_loo_probability"].to_numpy()
+    nothing = np.full(elpd.size, np.nan)
+    return LooRows(elpd.astype(float), np.zeros(elpd.size, bool), nothing, "cavity")
+
+
+def _relative_efficiency(tree: xr.DataTree) -> float:
+    weights = weight_variables(tree)
+    if sampling_kind(tree) == "iid" or not weights:
+        return 1.0
+    draws = np.concatenate([draws_of(tree["posterior"].dataset[name]) for name in weights], axis=2)
+    moving = draws[:, :, ~constant_columns(draws)]
+    if moving.shape[2] == 0:
+        return 1.0
+    ess = arviz().ess(moving, method="mean", relative=True, chain_axis=0, draw_axis=1)
+    return float(np.clip(np.mean(ess), 1e-3, 1.0))

@@ -1,0 +1,283 @@
+"""Whether a reference can be trusted, and for what: convergence, and like with like.
+
+An answer at given hyperparameters θ is judged against a reference at the same θ (the error of the
+approximation) or against one that integrates θ out (the price of fixing it, the approximation's
+own error included). ``relation`` tells which of the two a pair of trees is.
+
+The limits are those of Vehtari et al. (2021) and of ArviZ's ``diagnose``. Independent draws have no
+chains to disagree: for them R-hat and effective sizes would be numbers without a meaning.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ardvark.diagnostics.relevance.relevance import (
+    SAMPLE_DIMS,
+    constant_columns,
+    draws_of,
+    element_labels,
+    sampling_kind,
+    weight_variables,
+)
+from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
+
+__all__ = ["ReferenceQuality", "reference_quality", "relation", "same_hyperparameters"]
+
+type Array = NDArray[np.float64]
+
+REFERENCE = "reference"
+APPROXIMATION_ERROR = "approximation error"
+PRICE_OF_FIXING = "price of fixing the hyperparameters"
+OTHER_HYPERPARAMETERS = "different hyperparameters"
+OTHER_LIKELIHOOD = "different likelihoods"  # one class against the rest is no softmax
+SAME_VALUE = 1e-6  # relative: hyperparameters passed from one fit to another
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceQuality:
+    """What the draws of a tree say about themselves; NaN or None where a figure has no meaning."""
+
+    sampling_kind: str  # "mcmc" | "iid"
+    max_rhat: float
+    max_rhat_at: str | None
+    min_bulk_ess: float
+    min_bulk_ess_at: str | None
+    min_tail_ess: float
+    min_tail_ess_at: str | None
+    divergences: int | None
+    min_bfmi: float
+    ok: bool
+    sentences: list[str]
+
+
+def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
+    """Judge the draws of a tree: R-hat, effective sizes, divergences and energy.
+
+    Parameters
+    ----------
+    tree
+        A result of ``fit``. Parameters that never move and predictors (one value per row) are
+        left out.
+    """
+    names, draws = _moving_parameters(tree)
+    finite = bool(np.isfinite(draws).all())
+    if sampling_kind(tree) == "iid":
+        return _independent(finite)
+    usable = finite and draws.shape[2] > 0 and draws.shape[1] >= 4  # ArviZ needs four draws
+    extremes: dict[str, tuple[float, str | None]] = dict.fromkeys(("rhat", "bulk", "tail"), _NONE)
+    if usable:
+        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
+        ess, rhat = arviz().ess, arviz().rhat
+        extremes["rhat"] = _extreme(np.argmax, rhat(draws, **axes), names)
+        extremes["bulk"] = _extreme(np.argmin, ess(draws, method="bulk", **axes), names)
+        extremes["tail"] = _extreme(
+            np.argmin, ess(draws, method="tail", prob=(0.05, 0.95), **axes), names
+        )
+    statistics = dict(tree["sample_stats"].data_vars) if "sample_stats" in tree.children else {}
+    diverging = int(statistics["diverging"].sum()) if "diverging" in statistics else None
+    bfmi = _smallest_bfmi(statistics)
+    findings = [
+        *_finite_enough(usable, finite),
+        *_rhat_finding(*extremes["rhat"], chains=len(draws), usable=usable),
+        *_ess_findings(extremes, chains=len(draws)),
+        *_sampler_findings(diverging, bfmi),
+    ]
+    sentences = findings or [_praise(extremes, diverging)]
+    return ReferenceQuality(
+        "mcmc",
+        *extremes["rhat"],
+        *extremes["bulk"],
+        *extremes["tail"],
+        divergences=diverging,
+        min_bfmi=bfmi,
+        ok=not findings,
+        sentences=sentences,
+    )
+
+
+def relation(tree: xr.DataTree, reference: xr.DataTree, same: bool) -> str:
+    """Name what the difference between two trees measures, given ``same_hyperparameters``."""
+    if not _same_likelihood(tree, reference):
+        return OTHER_LIKELIHOOD
+    if same:
+        return APPROXIMATION_ERROR
+    if _fixes_what_moves_in(reference, tree):
+        return PRICE_OF_FIXING
+    return OTHER_HYPERPARAMETERS
+
+
+def same_hyperparameters(tree: xr.DataTree, reference: xr.DataTree) -> bool:
+    """Tell whether θ was integrated out in both or held at the same values, on the same data."""
+    if _fixes_what_moves_in(reference, tree) or _fixes_what_moves_in(tree, reference):
+        return False
+    if not _same_likelihood(tree, reference):  # its hyperparameters are not the other's
+        return False
+    ours, theirs = _values(tree), _values(reference)
+    held = {*held_values(tree), *held_values(reference)}
+    given = {*_group(tree, "constant_data")} & {*_group(reference, "constant_data")}
+    return all(
+        name in ours and name in theirs and _equal(ours[name], theirs[name])
+        for name in held | given
+    )
+
+
+def _same_likelihood(tree: xr.DataTree, reference: xr.DataTree) -> bool:
+    return bool(tree.attrs.get("coupling") == reference.attrs.get("coupling"))
+
+
+def integrates_hyperparameters(tree: xr.DataTree) -> bool:
+    """Tell whether the hyperparameters are part of the posterior."""
+    return bool(tree.attrs.get("hyper", "posterior") == "posterior")
+
+
+def held_values(tree: xr.DataTree) -> dict[str, xr.DataArray]:
+    """Hyperparameters of the posterior group that never move, by value."""
+    posterior = tree["posterior"].dataset
+    names = set(map(str, posterior.data_vars)) - set(weight_variables(tree))
+    return {
+        name: posterior[name].isel(chain=0, draw=0, drop=True)
+        for name in names
+        if not has_rows(tree, posterior[name]) and constant_columns(draws_of(posterior[name])).all()
+    }
+
+
+def has_rows(tree: xr.DataTree, variable: xr.DataArray) -> bool:
+    """Tell a predictor, which has the dimension of the observations, from a parameter."""
+    groups = _group(tree, "log_likelihood"), _group(tree, "observed_data")
+    rows = {dim for group in groups for observed in group.values() for dim in observed.dims}
+    return bool((rows - set(SAMPLE_DIMS)) & set(variable.dims))
+
+
+def arviz() -> Any:
+    """Import ArviZ's statistics when they are needed: they take seconds."""
+    return import_module("arviz_stats")
+
+
+# ------------------------------------------------------------------------------- like with like
+
+
+def _group(tree: xr.DataTree, name: str) -> dict[Any, xr.DataArray]:
+    return dict(tree[name].data_vars) if name in tree.children else {}
+
+
+def _values(tree: xr.DataTree) -> dict[Any, xr.DataArray]:
+    return _group(tree, "fit") | _group(tree, "constant_data") | held_values(tree)
+
+
+def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:
+    """Tell whether θ was held in ``tree`` and sampled in ``full``.
+
+    A model with no free θ may call its answer "fixed" or "posterior": then nothing moves.
+    """
+    if integrates_hyperparameters(tree) or not integrates_hyperparameters(full):
+        return False
+    weights = weight_variables(tree) or weight_variables(full)
+    posterior = full["posterior"].dataset
+    moving = {v for v in posterior.data_vars if not constant_columns(draws_of(posterior[v])).all()}
+    return tree.attrs["hyper"] == "evidence" or bool((moving - set(weights)) & set(_values(tree)))
+
+
+def _equal(ours: xr.DataArray, theirs: xr.DataArray) -> bool:
+    """Tell equality where both have the label: a reference at fixed θ drops pruned columns."""
+    if set(ours.dims) != set(theirs.dims):
+        return False
+    try:
+        ours, theirs = xr.align(ours, theirs.transpose(*ours.dims), join="inner")
+    except ValueError:  # other lengths and no labels
+        return False
+    a, b = ours.to_numpy(), theirs.to_numpy()
+    if a.size == 0:
+        return False
+    if a.dtype.kind in "biuf" and b.dtype.kind in "biuf":
+        return bool(np.allclose(a, b, rtol=SAME_VALUE, atol=0, equal_nan=True))
+    return bool(np.array_equal(a, b))
+
+
+# ------------------------------------------------------------------------------------- findings
+
+_NONE: tuple[float, str | None] = (float("nan"), None)
+
+
+def _moving_parameters(tree: xr.DataTree) -> tuple[list[str], Array]:
+    posterior = tree["posterior"].dataset
+    weights = weight_variables(tree)
+    variables = [
+        str(v) for v in posterior.data_vars if v in weights or not has_rows(tree, posterior[v])
+    ]
+    names = [label for v in variables for label in element_labels(posterior[v], v)]
+    shape = posterior.sizes["chain"], posterior.sizes["draw"], 0
+    draws = np.concatenate([np.empty(shape), *(draws_of(posterior[v]) for v in variables)], axis=2)
+    moving = ~constant_columns(draws)
+    return [n for n, m in zip(names, moving, strict=True) if m], draws[:, :, moving]
+
+
+def _independent(finite: bool) -> ReferenceQuality:
+    sentences = ["Independent draws: there are no chains to converge, so no R-hat."]
+    if not finite:
+        sentences.insert(0, "Some draws are not finite: look at the fit before anything else.")
+    nothing = (*_NONE, *_NONE, *_NONE)
+    return ReferenceQuality("iid", *nothing, None, float("nan"), finite, sentences)
+
+
+def _extreme(pick: Any, values: Array, names: list[str]) -> tuple[float, str | None]:
+    place = int(pick(values))  # NaN wins both searches, as it should
+    return float(values[place]), names[place]
+
+
+def _smallest_bfmi(statistics: dict[Any, xr.DataArray]) -> float:
+    if "energy" not in statistics:
+        return float("nan")
+    return float(np.min(arviz().bfmi(statistics["energy"].transpose(*SAMPLE_DIMS).to_numpy())))
+
+
+def _finite_enough(usable: bool, finite: bool) -> Iterator[str]:
+    if not finite:
+        yield "Some draws are not finite: look at the model before anything else."
+    elif not usable:
+        yield "There are too few draws or no free parameters: nothing can be judged."
+
+
+def _rhat_finding(rhat: float, at: str | None, *, chains: int, usable: bool) -> Iterator[str]:
+    if chains < 2:
+        yield "There is one chain only: R-hat cannot be known. Run four."
+    elif usable and not rhat <= RHAT_MAX:
+        yield (
+            f"R-hat of {at} is {rhat:.3f} > {RHAT_MAX}: the chains disagree."
+            " Run longer, or sample another form of the model."
+        )
+
+
+def _ess_findings(extremes: dict[str, tuple[float, str | None]], *, chains: int) -> Iterator[str]:
+    least = ESS_PER_CHAIN * chains
+    for part, what in (("bulk", "means"), ("tail", "interval ends")):
+        size, at = extremes[part]
+        if at is not None and not size >= least:
+            yield (
+                f"The {part} effective sample size of {at} is {size:.0f} < {least}:"
+                f" its {what} are noisy. Draw more."
+            )
+
+
+def _sampler_findings(divergences: int | None, bfmi: float) -> Iterator[str]:
+    if divergences:
+        yield (
+            f"{divergences} divergence{'s' if divergences > 1 else ''}: part of the posterior was"
+            " not reached. Raise target_accept, or sample another form of the model."
+        )
+    if bfmi < BFMI_MIN:
+        yield f"E-BFMI is {bfmi:.2f} < {BFMI_MIN}: the energy mixes badly, tails may be missed."
+
+
+def _praise(extremes: dict[str, tuple[float, str | None]], divergences: int | None) -> str:
+    rhat, bulk, tail = (extremes[part][0] for part in ("rhat", "bulk", "tail"))
+    without = ", no divergences" if divergences == 0 else ""
+    return (
+        f"The chains agree: R-hat at most {rhat:.3f}, effective sizes at least {bulk:.0f} (bulk)"
+        f" and {tail:.0f} (tail){without}."
+    )

@@ -1,0 +1,115 @@
+"""Figures of the sections on predictions, convergence and calibration, in the page's colours."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from ardvark.diagnostics.plots.report import BAND, INK, MARKERS, METHOD_COLOURS, STYLE
+
+__all__ = ["delta_curves", "forecasts", "paths", "reliability"]
+
+MOST_MARKS = 400  # of a scatter: more are a blot, and a large file
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (8, 3)), "-")
+
+
+def _panels(count: int, width: int = 3, height: float = 2.9) -> tuple[Figure, list[Any]]:
+    columns = min(count, width)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(9.0, 0.3 + height * rows))
+    grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, list(grid[:count])
+
+
+def _colour(i: int) -> str:
+    return METHOD_COLOURS[i % len(METHOD_COLOURS)]
+
+
+def reliability(curves: Mapping[str, Any], order: Sequence[str]) -> Figure:
+    """Observed frequency by forecast probability, one panel a method; the band is of luck."""
+    with rc_context(STYLE):
+        figure, grid = _panels(len(curves))
+        for axes, (name, curve) in zip(grid, curves.items(), strict=True):
+            axes.fill_between(curve.probability, curve.lower, curve.upper, color=BAND, linewidth=0)
+            axes.plot([0, 1], [0, 1], color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+            axes.step(
+                curve.probability, curve.frequency, where="mid",
+                color=_colour(order.index(name)), linewidth=1.6,
+            )  # fmt: skip
+            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="forecast probability")
+            axes.set_title(name, loc="left")
+            axes.grid()
+            axes.set_axisbelow(True)
+        grid[0].set_ylabel("observed frequency")
+        figure.tight_layout()
+    return figure
+
+
+def delta_curves(curves: Mapping[str, tuple[Any, Any, int]], title: str, label: str) -> Figure:
+    """Cumulative share of places minus uniform; per name (grid, curve, sample size).
+
+    The band is where a curve stays at any one point, 99 times in 100.
+    """
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 3.2))
+        axes = figure.subplots()
+        size = min((n for _, _, n in curves.values()), default=1)
+        x = np.linspace(0, 1, 101)
+        half = 2.576 * np.sqrt(x * (1 - x) / size)
+        axes.fill_between(x, -half, half, color=BAND, linewidth=0)
+        axes.axhline(0.0, color=INK, linewidth=0.7)
+        for i, (name, (grid, curve, _)) in enumerate(curves.items()):
+            axes.plot(
+                grid, curve, color=_colour(i), linewidth=1.6, label=name,
+                linestyle=DASHES[i % len(DASHES)], marker=MARKERS[i % len(MARKERS)],
+                markevery=(i % 7, 9), markersize=4,
+            )  # fmt: skip
+        axes.set(xlim=(0, 1), xlabel=label, ylabel="difference from uniform")
+        axes.set_title(title, loc="left")
+        axes.grid()
+        axes.set_axisbelow(True)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02))
+        figure.tight_layout()
+    return figure
+
+
+def forecasts(pairs: Mapping[str, tuple[Any, Any]], judge: str, order: Sequence[str]) -> Figure:
+    """What each method predicts against what the reference predicts, row by row."""
+    with rc_context(STYLE):
+        figure, grid = _panels(len(pairs))
+        for axes, (name, (x, y)) in zip(grid, pairs.items(), strict=True):
+            i = order.index(name)
+            both = [min(np.min(x), np.min(y)), max(np.max(x), np.max(y))]
+            axes.plot(both, both, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+            few = np.linspace(0, len(x) - 1, min(len(x), MOST_MARKS)).astype(int)
+            look = {"color": _colour(i), "markersize": 3, "linestyle": ""}
+            axes.plot(x[few], y[few], marker=MARKERS[i % len(MARKERS)], **look)
+            axes.set_xlabel(judge)
+            axes.set_title(name, loc="left")
+            axes.grid()
+            axes.set_axisbelow(True)
+        figure.tight_layout()
+    return figure
+
+
+def paths(series: Sequence[tuple[str, str, str, Any]], order: Sequence[str]) -> Figure:
+    """How a search went: method, label of x, label of y, values."""
+    with rc_context(STYLE):
+        figure, grid = _panels(len(series))
+        for axes, (name, x, y, values) in zip(grid, series, strict=True):
+            i = order.index(name)
+            axes.plot(
+                np.arange(len(values)), values, color=_colour(i), linewidth=1.4,
+                marker=MARKERS[i % len(MARKERS)] if len(values) < 40 else None, markersize=4,
+            )  # fmt: skip
+            axes.set(xlabel=x, ylabel=y)
+            axes.set_title(name, loc="left")
+            axes.grid()
+            axes.set_axisbelow(True)
+        figure.tight_layout()
+    return figure

@@ -1,0 +1,153 @@
+"""From parts to a page: figures, templates, and files that are never half written."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ardvark.diagnostics.compare.verdict import (
+    MEAN_ERROR_LIMITS,
+    SD_RATIO_GOOD,
+    khat_level,
+    mean_level,
+    sd_level,
+)
+from ardvark.diagnostics.plots import report as figures
+from ardvark.diagnostics.report.case import Case, moving_parameters
+from ardvark.diagnostics.report.describe import installed
+from ardvark.diagnostics.report.parts.calibration import calibration_figures
+from ardvark.diagnostics.report.parts.closeness import densities_figure
+from ardvark.diagnostics.report.parts.convergence import convergence_figures
+from ardvark.diagnostics.report.parts.loo import loo_figure
+from ardvark.diagnostics.report.parts.predictions import predictions_figures
+from ardvark.diagnostics.report.parts.relevance import relevance_figure
+from ardvark.diagnostics.storage.atomic import replacing, try_target
+from ardvark.diagnostics.words import duration, listed, mean_and_sd, number, visible
+from ardvark.errors import InputError
+from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
+
+__all__ = ["Part", "check_target", "render", "write"]
+
+type Part = dict[str, Any]
+
+SHOWN = 40  # more rows than this are no figure any more
+SHOWN_INPUTS = 15  # the table beside the figure has more
+TITLES = {
+    "verdict": "Verdict",
+    "data": "Data and model",
+    "reference": "Is the reference trustworthy?",
+    "relevance": "Feature relevance",
+    "closeness": "How close are the approximations?",
+    "convergence": "Own convergence of each method",
+    "predictions": "Predictions",
+    "loo": "Leave one out",
+    "evidence": "Evidence",
+    "sensitivity": "Prior sensitivity",
+    "calibration": "Calibration record of this model",
+    "reproducibility": "Reproducibility",
+}
+
+
+def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], numbers: str) -> str:
+    """Fill the templates; a figure or a section that fails becomes a visible note."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("ardvark.diagnostics.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: list[Any] = [mean_level, sd_level, khat_level, number, duration, listed, mean_and_sd]
+    environment.filters |= {function.__name__: function for function in filters}
+    drawings = _drawings(case)
+
+    def figure(name: str, label: str) -> dict[str, str]:
+        try:
+            identifier = f"figure-{list(drawings).index(name)}"
+            return {"svg": figures.as_svg(drawings[name](), identifier, label)}
+        except Exception as error:
+            return {"failed": f"The figure “{name}” could not be drawn: {error!r}"}
+
+    environment.globals |= {
+        "case": case,
+        "titles": TITLES,
+        "drawings": drawings,
+        "figure": figure,
+        "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},
+        "shown": SHOWN,
+        "drawn": SHOWN_INPUTS,
+    }
+    return environment.get_template("report.html.j2").render(
+        header=header,
+        parts=parts,
+        bodies={name: _body(environment, name, part) for name, part in parts.items()},
+        untrusted=case.untrusted,
+        numbers=numbers,
+        version=installed("ardvark"),
+    )
+
+
+def _body(environment: Any, name: str, part: Part) -> str:
+    """Render what a section shows below its sentence; one that cannot be shown says so."""
+    try:
+        template = environment.get_template(f"{name}.html.j2")
+        return "" if "failed" in part else str(template.render(part=part))
+    except Exception as error:
+        note = '<p class="note failed">▲ This section could not be shown: {{ why }}</p>'
+        return str(environment.from_string(note).render(why=repr(error)))
+
+
+def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
+    """Give the figures of the page by name, each still to be drawn."""
+    traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
+    chains = [name for name in traced if name in case.worst]
+    drawings: dict[str, Callable[[], Any]] = {
+        "relevance": lambda: relevance_figure(case, SHOWN_INPUTS),
+        "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN_INPUTS]),
+        "closeness": lambda: figures.closeness(
+            [(n, j, case.differences[n, j]) for n, j in case.like.items()],
+            order=list(case.summaries),
+            tolerance=MEAN_ERROR_LIMITS[0],
+            sd_limits=SD_RATIO_GOOD,
+        ),
+        **convergence_figures(case),
+        **predictions_figures(case),
+        **calibration_figures(case),
+    }
+    drawings["loo"] = lambda: loo_figure(case)
+    for judge in dict.fromkeys(case.like.values()):
+        drawings[f"densities against {judge}"] = partial(densities_figure, case, judge)
+    return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
+
+
+def _ranked_weights(case: Case) -> list[str]:
+    """Order the weights by relevance under the reference; scalars (the bias) come last."""
+    leader = case.summaries[case.reference or next(iter(case.trees))]
+    ranked = leader.sort_values("relevance", ascending=False, kind="stable").index
+    return [*(n for n in ranked if "[" in n), *(n for n in ranked if "[" not in n)]
+
+
+def _trace(case: Case, name: str) -> Any:
+    parameters = moving_parameters(case.trees[name])
+    return figures.traces({worst: parameters[worst] for worst in case.worst[name].index[:4]})
+
+
+def check_target(target: Path) -> None:
+    """See that a page and its numbers can be written, before the work that ends in them."""
+    if target.suffix not in (".html", ".htm"):
+        raise InputError(f"path: expected a name that ends in .html, found {target.name!r}")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"path: there is no folder {str(target.parent)!r}")
+    for path in (target, target.with_suffix(".json")):
+        try_target(path)
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """Write all under temporary names, then rename: readers see the old files or the new ones."""
+    with ExitStack() as renamed:
+        for path, text in files.items():
+            temporary = renamed.enter_context(replacing(path, len(text)))
+            temporary.write_text(visible(text), encoding="utf-8")

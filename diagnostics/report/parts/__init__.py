@@ -1,0 +1,1 @@
+"""The sections of a report: a `Case` in, a dictionary of plain numbers and one sentence out."""

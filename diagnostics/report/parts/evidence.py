@@ -1,0 +1,28 @@
+"""The part "Evidence": every estimate of it side by side, and whether they agree."""
+
+from typing import Any
+
+from ardvark.diagnostics.compare.evidence import evidence, evidence_findings
+from ardvark.diagnostics.compare.verdict import LEVELS
+from ardvark.diagnostics.report.case import Case
+from ardvark.diagnostics.words import records
+
+__all__ = ["evidence_part"]
+
+
+def evidence_part(case: Case) -> dict[str, Any]:
+    """Collect the numbers of the part."""
+    table = evidence(case.trees, case.model)
+    notes = list(table.attrs["notes"])
+    if case.model is None:
+        notes.append("The model was not handed over: no bridge sampling from the samplers' draws.")
+    if table.empty:
+        sentence = "No method among the trees has an evidence."
+        return {"sentence": sentence, "level": "", "estimates": [], "notes": notes}
+    said = evidence_findings(table)
+    return {
+        "sentence": " ".join(sentence for _, sentence in said),
+        "level": max((level for level, _ in said), key=LEVELS.index),
+        "estimates": records(table),
+        "notes": notes,
+    }

@@ -1,0 +1,334 @@
+"""Expectation propagation: each site is replaced by the Gaussian that matches tilted moments.
+
+Per row: q gives eta_n the mean m and variance v; the site exp(-tau eta^2 / 2 + nu eta) taken out of
+it leaves the cavity N(mu, lambda); cavity times true site is the tilted distribution, of mass Z_n,
+and the new site is the one that gives q its mean and variance.
+
+    r = nu - tau m,   lambda = v / (1 - tau v),   mu = m - lambda r
+    log Z = sum log Z_n - 1/2 sum log(1 - tau v) - 1/2 log |I + K T| - 1/2 sum (mu - eta_0) r
+
+The last line is Qi04 (10) and (11) with all that cancels left out (eta_0 is eta at the prior mean):
+no constant grows with a precision or an offset, and any sign of tau will do.
+
+| Qi, Minka, Picard & Ghahramani 2004            | code                                          |
+|------------------------------------------------|-----------------------------------------------|
+| (4) to (9), one row after the other             | `ep_kernels.py`                               |
+| (4) to (9), all rows at once                    | `ep_parallel.py`                              |
+| (10), (11); a product is printed as a quotient  | `_log_evidence`                               |
+| (12), (13) and the rival after it               | `_error_estimates`                            |
+| gradient at the fixed point: sites stay         | `EP.evidence_gradient`                        |
+| error of the evidence (not in the paper)        | `EP.completed`, `ep_correction.py`            |
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri_exp
+
+from ardvark.errors import InputError
+from ardvark.inference.ep.correction import evidence_correction
+from ardvark.inference.ep.parallel import LOG_CONCAVE, TWO_CLASSES, Rows, parallel
+from ardvark.inference.ep.sequential import GAUSSIAN, sequential
+from ardvark.inference.sites.approximation import Cotangents, GaussianFit
+from ardvark.inference.sites.likelihoods import (
+    Array,
+    GaussianSites,
+    ProbitSites,
+    Sites,
+    StepSites,
+)
+from ardvark.inference.sites.model import Prior, SiteModel
+from ardvark.inference.sites.posterior import SPACES, Posterior, condition
+from ardvark.inference.sites.quadrature import is_multimodal, tilted_nodes
+from ardvark.inference.sites.trigonometric import TrigonometricSites
+
+__all__ = ["EP", "UPDATES"]
+
+UPDATES = ("auto", "sequential", "parallel")
+PRESCALE = 50.0  # of z in Qi04 (13)
+PATH_TOLERANCE = 1e-6
+SHOWN_SWEEPS = 40
+CORRECTED_ROWS = 3000  # beyond, the matrix of all pairs of rows is too large for a mere check
+LOG_HALF = math.log(0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class EP:
+    """Expectation propagation.
+
+    Parameters
+    ----------
+    hyper
+        How hyperparameters are treated; None = by evidence if the graph has free ones.
+    weights, predictor
+        Names in the graph; None = every Gaussian block that enters the predictor.
+    updates
+        "sequential" (machine code; probit, step and Gaussian sites), "parallel" (any sites, all
+        rows in one call per sweep), or "auto": sequential where it can be and needs no quadrature.
+    damping
+        Share of each update that is made; 1 = all. Parallel updates lower it when they oscillate.
+    tolerance
+        Stop when no site would change by more than this, relative to itself or to the rest of q.
+    max_sweeps
+        Sweeps before the fit is returned with `converged=False`.
+    space
+        "weights", "functions", or "auto": the cheaper one.
+    """
+
+    hyper: Any = None
+    weights: str | tuple[str, ...] | None = None
+    predictor: str = "eta"
+    updates: str = "auto"
+    damping: float = 1.0
+    tolerance: float = 1e-10
+    max_sweeps: int = 200
+    space: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work."""
+        if self.updates not in UPDATES:
+            raise InputError(f"updates must be one of {', '.join(UPDATES)}; found {self.updates!r}")
+        if not (np.isfinite(self.damping) and 0 < self.damping <= 1):
+            raise InputError(f"damping must be above 0 and at most 1; found {self.damping!r}")
+        if not (np.isfinite(self.tolerance) and self.tolerance > 0):
+            raise InputError(f"tolerance must be a finite number above 0; found {self.tolerance!r}")
+        whole = isinstance(self.max_sweeps, int | np.integer)
+        if not whole or isinstance(self.max_sweeps, bool) or self.max_sweeps < 1:
+            raise InputError(
+                f"max_sweeps must be an integer of at least 1; found {self.max_sweeps!r}"
+            )
+        if self.space not in SPACES:
+            raise InputError(f"space must be one of {', '.join(SPACES)}; found {self.space!r}")
+
+    def loosened(self) -> "EP":
+        """The same rule for the many fits of a path, where sites good to 1e-6 are good enough.
+
+        On the gene expression paths of the Qi04 study this moves the evidence by 1e-6 nats.
+        """
+        return replace(self, tolerance=max(self.tolerance, PATH_TOLERANCE))
+
+    def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
+        """Gaussian posterior of `model`, started from the sites of a `warm` fit or from none."""
+        prior = Prior(model)
+        if not prior.on.any() and not isinstance(model.sites, StepSites):
+            return self._fit(prior, _known_rows(prior))
+        start = _start(prior, warm)
+        kind = _kernel_kind(model.sites)
+        rows = None
+        if self.updates == "sequential" and kind is None:
+            raise InputError(
+                f"updates='sequential' has closed forms for probit, step and Gaussian sites; these "
+                f"are {type(model.sites).__name__}. Use updates='parallel'."
+            )
+        if kind is not None and (
+            self.updates == "sequential"
+            or (self.updates == "auto" and not isinstance(model.sites, GaussianSites))
+        ):
+            rows = self._sequential(prior, kind, start)
+        else:
+            settings = (self.damping, self.tolerance, self.max_sweeps, self.space)
+            rows = parallel(prior, start, *settings)
+        return self._fit(prior, rows)
+
+    def _sequential(
+        self, prior: Prior, kind: tuple[float, Array, Array], start: tuple[Array, Array]
+    ) -> Rows:
+        n_rows, k = prior.projection.shape
+        functions = self.space == "functions" or (self.space == "auto" and k >= n_rows)
+        if np.any(start[0] < 0):
+            start = (np.zeros(n_rows), np.zeros(n_rows))
+        picture = prior.eta_covariance if functions else prior.white_projection
+        settings = (float(self.damping), float(self.tolerance), int(self.max_sweeps))
+        try:
+            found = sequential(picture, functions, prior.eta_mean, kind, start, settings)
+        except np.linalg.LinAlgError:
+            raise np.linalg.LinAlgError(
+                "EP's sites have become too strong to go on. Step-function sites do this when no "
+                "weights put every row on its side of zero: use a probit likelihood then."
+            ) from None
+        log_z = found.log_z
+        if isinstance(prior.model.sites, GaussianSites):
+            log_z = log_z + prior.model.sites.log_scale
+        _check_site_variances(prior.model.sites, found.site_precision)
+        return Rows(
+            found.sweeps, found.change, found.negative_cavities, found.skipped,
+            found.unresolved, found.site_precision, found.site_shift,
+            found.cavity_mean, found.cavity_variance, log_z,
+        )  # fmt: skip
+
+    def _fit(self, prior: Prior, rows: Rows) -> GaussianFit:
+        posterior = rows.posterior
+        if posterior is None:
+            posterior = condition(prior, rows.tau, rows.nu, self.space)
+        sites = prior.model.sites
+        info = {
+            "site_change": float(rows.change),
+            "negative_cavities": float(rows.negative_cavities),
+            "skipped": float(rows.skipped),
+            "improper_sites": float(rows.unresolved),
+            "multimodal_sites": 0.0,
+            "log_loo_probability": float(rows.log_z.sum()),
+        }
+        if isinstance(sites, TWO_CLASSES):
+            info.update(_error_estimates(rows.log_z))
+        if not isinstance(sites, LOG_CONCAVE) and not rows.unresolved:
+            several = is_multimodal(sites.log, rows.cavity_mean, rows.cavity_variance)
+            info["multimodal_sites"] = float(several.sum())
+        return GaussianFit(
+            posterior=posterior,
+            log_evidence=_log_evidence(posterior, rows),
+            iterations=rows.sweeps,
+            converged=bool(rows.change <= self.tolerance and not rows.unresolved),
+            site_precision=rows.tau,
+            site_shift=rows.nu,
+            info=info,
+            by_row=_by_row(rows),
+        )
+
+    def completed(self, fit: GaussianFit) -> GaussianFit:
+        """Add what is made once, at the end: the evidence to second order, and sweep by sweep."""
+        if not fit.converged or len(fit.site_precision) > CORRECTED_ROWS:
+            return fit
+        correction = evidence_correction(fit).value
+        return fit._replace(
+            info=fit.info | {"log_evidence_correction": correction},
+            by_sweep={"log_evidence_by_sweep": self._sweep_by_sweep(fit)},
+        )
+
+    def _sweep_by_sweep(self, fit: GaussianFit) -> Array:
+        """Log evidence after each sweep from sites of nothing: a search was warm at its end."""
+        single, found = replace(self, max_sweeps=1), list[float]()
+        state: GaussianFit | None = None
+        try:
+            while len(found) < SHOWN_SWEEPS and not (state is not None and state.converged):
+                state = single.approximate(fit.posterior.prior.model, state)
+                found.append(state.log_evidence)
+        except np.linalg.LinAlgError:  # of a single undamped sweep, which the search itself mends
+            pass
+        return np.array(found)
+
+    def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
+        """Adjoints of `fit.log_evidence` at the fixed point, where it is stationary in the sites.
+
+        The likelihood's part is the tilted expectation of d log site: nodes and weights that sum
+        to one in each row.
+        """
+        posterior = fit.posterior
+        force = fit.site_shift - fit.site_precision * posterior.eta_mean  # r, d log Z / d offset
+        deviation = posterior.mean - model.mean
+        projection = np.outer(force, posterior.mean)
+        projection -= fit.site_precision[:, None] * posterior.cross_covariance
+        pull = model.projection.T @ force  # P0 (m - m0)
+        precision = covariance = None
+        if model.precision is not None:
+            precision = 0.5 / model.precision - 0.5 * (deviation**2 + posterior.marginal_variance)
+            precision[~posterior.prior.on] = 0.0  # a weight that is off stays off
+        else:
+            covariance = 0.5 * (np.outer(pull, pull) - posterior.information)
+        eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
+        return Cotangents(
+            mean=pull,
+            precision=precision,
+            covariance=covariance,
+            projection=projection,
+            offset=force,
+            site_eta=eta,
+            site_value=share,
+            site_first=np.zeros_like(share),
+            site_second=np.zeros_like(share),
+        )
+
+
+def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Points of eta (Q, N) and their shares of the tilted mass, which sum to 1 in each row."""
+    if isinstance(sites, GaussianSites):  # tilted is Gaussian: a few nodes are exact
+        _, centre, spread = sites.tilted(mean, variance)
+        x, share = np.polynomial.hermite_e.hermegauss(5)
+        eta = centre + np.sqrt(spread) * x[:, None]
+        return eta, np.broadcast_to((share / share.sum())[:, None], eta.shape)
+    if isinstance(sites, TrigonometricSites):
+        return sites.nodes(mean, variance)
+    known = variance < 1e-200  # no weight is on: eta is its prior mean
+    eta, share = tilted_nodes(sites.log, mean, np.where(known, 1.0, variance))
+    return np.where(known, mean, eta), share
+
+
+def _known_rows(prior: Prior) -> Rows:
+    """No weight is on, so eta is known: the sites are the expansions there, the limit of EP."""
+    eta = prior.eta_mean
+    site = prior.model.sites.derivatives(eta)
+    tau, nu = -site.second, site.first - site.second * eta
+    still = np.zeros_like(eta)
+    return Rows(0, 0.0, 0, 0, 0, tau, nu, eta, still, np.asarray(site.value))
+
+
+def _start(prior: Prior, warm: GaussianFit | None) -> tuple[Array, Array]:
+    rows = len(prior.eta_mean)
+    if warm is None:
+        return np.zeros(rows), np.zeros(rows)
+    tau, nu = warm.site_precision, warm.site_shift
+    if tau.shape != (rows,):
+        raise ValueError(f"a warm start needs sites of {rows} rows; this fit has {tau.size}")
+    return (tau, nu) if np.isfinite(tau + nu).all() else (np.zeros(rows), np.zeros(rows))
+
+
+def _kernel_kind(sites: Sites) -> tuple[float, Array, Array] | None:
+    """What the machine code needs to know of these sites, or None."""
+    if isinstance(sites, ProbitSites):
+        return 1.0, sites.sign, sites.sign
+    if isinstance(sites, StepSites):
+        return 0.0, sites.sign, sites.sign
+    if isinstance(sites, GaussianSites):
+        return GAUSSIAN, sites.mean, sites.precision
+    return None
+
+
+def _check_site_variances(sites: Sites, tau: Array) -> None:
+    """A probit's site variance exceeds 1 whatever the cavity; if not, the code is wrong."""
+    if isinstance(sites, ProbitSites) and not tau.max(initial=0.0) <= 1.0 + 1e-9:
+        raise AssertionError(f"a probit site has precision {tau.max()}: it cannot exceed 1")
+
+
+def _log_evidence(posterior: Posterior, rows: Rows) -> float:
+    """Qi04 (10), (11) with precisions multiplied, and everything that cancels left out."""
+    if rows.unresolved:
+        return math.nan
+    force = rows.nu - rows.tau * posterior.eta_mean
+    gain = rows.tau * rows.cavity_variance  # 1 + tau lambda = 1 / (1 - tau v)
+    shift = (rows.cavity_mean - posterior.prior.eta_mean) @ force
+    per_row = float(rows.log_z.sum() + 0.5 * np.log1p(gain).sum())
+    return per_row - posterior.half_log_det - 0.5 * float(shift)
+
+
+def _error_estimates(log_z: Array) -> dict[str, float]:
+    """Leave-one-out error of two-class sites from z with Psi(z_n) = Z_n."""
+    if not np.isfinite(log_z).all():  # a row without leave-one-out probability
+        return dict.fromkeys(("loo_error", "log_loo_error_smooth", "loo_error_unsigned"), math.nan)
+    z = ndtri_exp(np.minimum(log_z, 0.0))
+    decided = log_z - LOG_HALF
+    errors = (decided < -1e-12).sum() + 0.5 * (np.abs(decided) <= 1e-12).sum()  # ties: half
+    log_terms = log_ndtr(-PRESCALE * z)
+    top = float(log_terms.max())
+    smooth = top
+    if np.isfinite(top):
+        smooth = top + math.log(np.exp(log_terms - top).sum() / z.size)
+    return {
+        "loo_error": float(errors) / z.size,  # Qi04 (12)
+        "log_loo_error_smooth": smooth,  # Qi04 (13), z times 50
+        "loo_error_unsigned": float(ndtr(-np.abs(z)).sum()) / z.size,  # Opper & Winther
+    }
+
+
+def _by_row(rows: Rows) -> dict[str, Array]:
+    present = rows.tau != 0
+    tau = np.where(present, rows.tau, 1.0)
+    return {
+        "site_mean": np.where(present, rows.nu / tau, 0.0),
+        "site_variance": np.where(present, 1.0 / tau, np.inf),
+        "cavity_mean": rows.cavity_mean,
+        "cavity_variance": rows.cavity_variance,
+        "log_loo_probability": rows.log_z,
+        "loo_probability": np.exp(rows.log_z),
+    }

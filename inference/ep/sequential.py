@@ -1,0 +1,381 @@
+"""Sequential EP in machine code: one site after the other, each followed by a rank-one update.
+
+For sites whose tilted moments need no quadrature: Phi(sign eta / s), with s = 1 the probit and
+s = 0 the step function, and Gaussian sites. Notation for one row: (mean, variance) of eta under q,
+site exp(-tau eta^2 / 2 + nu eta), cavity N(mu, lambda), and z, h, c of the truncated normal.
+
+| Qi, Minka, Picard & Ghahramani 2004 | code                                                    |
+|-------------------------------------|---------------------------------------------------------|
+| (4) cavity                           | lambda = v / (1 - tau v)                                |
+| (5) cavity                           | mu = mean - lambda (nu - tau mean)                      |
+| (6), (7), (8) with the *new* mean    | `_new_site`: 1 / tau = (s^2 + lambda (1 - c)) / c > s^2 |
+| (9)                                  | `_new_site`: nu = tau mu + (1 + lambda tau) rho         |
+| (6) the update of V_w and m_w        | `sweep_weights`, `sweep_functions`                    |
+
+The prior is whitened (X = A C, K = C C'), so the weights' kernel starts from the unit matrix. Every
+few sweeps and before anything is returned q is made afresh from the sites, by Cholesky.
+"""
+
+from math import erfc, exp, isfinite, log, log1p, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.threads import STOP, Watch, aside, unwatched
+
+__all__ = [
+    "GAUSSIAN",
+    "Settled",
+    "fresh_functions",
+    "fresh_weights",
+    "inverse_factor",
+    "sequential",
+    "sweep_functions",
+    "sweep_weights",
+]
+
+REFRESH = 6  # sweeps between two fresh factorisations
+SQRT_HALF, SQRT_TWO_OVER_PI, HALF_LOG_TWO_PI = sqrt(0.5), sqrt(2.0 / np.pi), 0.5 * log(2 * np.pi)
+LONG = 1e8  # operations of one sweep, about a hundredth of a second
+MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
+GAUSSIAN = -1.0  # in the place of s: rows are (mean, precision) instead of (sign, -)
+# No flag that would let the compiler forget NaN or infinity.
+FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+
+class Settled(NamedTuple):
+    """Where the sweeps ended: sites, and what q says of each row."""
+
+    sweeps: int
+    change: float  # of the sites, relative, in one further full update
+    negative_cavities: int  # met on the way
+    skipped: int  # updates left out: those, and tilted moments that are not finite
+    unresolved: int  # rows like that at the end
+    half_log_det: float
+    site_precision: Array
+    site_shift: Array
+    eta_mean: Array
+    cavity_mean: Array
+    cavity_variance: Array
+    log_z: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _truncation(z):  # type: ignore[no-untyped-def]
+    """H = N(z) / Phi(z), c = h (z + h) and 1 - c, each to full relative accuracy."""
+    if not z <= -2.0:  # NaN too: the loop below would not end
+        h = SQRT_TWO_OVER_PI * exp(-0.5 * z * z) / erfc(-SQRT_HALF * z)
+        c = h * (z + h)
+        return h, c, 1.0 - c
+    x = -z  # Abramowitz & Stegun 26.2.14: h = x + 1 / (x + e), e = 2 / (x + 3 / (x + ...))
+    terms = int(20.0 + 240.0 / (x * x))
+    rest = 0.5 * (sqrt(x * x + 4.0 * terms) - x)
+    for k in range(terms, 1, -1):
+        rest = k / (x + rest)
+    delta = 1.0 / (x + rest)
+    return x + delta, (x + delta) * delta, delta * (rest - delta)
+
+
+@njit(cache=True, error_model="numpy")
+def _log_cdf(z, h):  # type: ignore[no-untyped-def]
+    if z > 0.0:
+        return log1p(-0.5 * erfc(SQRT_HALF * z))
+    if z > -2.0:
+        return log(0.5 * erfc(-SQRT_HALF * z))
+    return -0.5 * z * z - HALF_LOG_TWO_PI - log(h)
+
+
+@njit(cache=True, error_model="numpy")
+def _new_site(n, s, label, extra, mu, lam):  # type: ignore[no-untyped-def]
+    """Natural parameters of the site that matches the tilted moments, Qi04 (6) to (9)."""
+    if s < 0.0:
+        return extra[n], extra[n] * label[n]
+    scale = sqrt(s * s + lam)
+    z = label[n] * mu / scale  # Qi04 (7)
+    h, c, slack = _truncation(z)
+    tau = c / (s * s + lam * slack)  # Qi04 (8), no cancellation
+    if tau > MOST_PRECISION:
+        return np.nan, np.nan
+    return tau, tau * mu + (1.0 + lam * tau) * label[n] * h / scale  # Qi04 (9) times tau
+
+
+@njit(cache=True, error_model="numpy")
+def _log_mass(n, s, label, extra, mu, lam):  # type: ignore[no-untyped-def]
+    if s < 0.0:
+        ratio = extra[n] * lam
+        gap = label[n] - mu
+        return -0.5 * (log1p(ratio) + extra[n] * gap * gap / (1.0 + ratio))
+    z = label[n] * mu / sqrt(s * s + lam)
+    return _log_cdf(z, _truncation(z)[0])
+
+
+@njit(cache=True, error_model="numpy")
+def _moved(new_tau, new_nu, tau, nu, variance):  # type: ignore[no-untyped-def]
+    """Change of a site, relative to itself or to what q knows without it."""
+    first = abs(new_tau - tau) / (abs(new_tau) + 1.0 / variance)
+    second = abs(new_nu - nu) / (abs(new_nu) + 1.0 / sqrt(variance))
+    return max(first, second)
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping, watch):  # type: ignore[no-untyped-def]
+    """One pass over the rows; V and m are of the whitened weights. Change, negative cavities."""
+    rows, k = X.shape
+    worst, negative, improper = 0.0, 0, 0
+    u = np.empty(k)
+    for n in range(rows):
+        if watch[STOP]:
+            break
+        u[:] = 0.0
+        for i in range(k):
+            x = X[n, i]
+            for j in range(k):
+                u[j] += x * V[i, j]
+        variance, mean = 0.0, eta_0[n]
+        for i in range(k):
+            variance += X[n, i] * u[i]
+            mean += X[n, i] * m[i]
+        if variance <= 0.0:  # a row of zeros: its site tells nothing
+            variance = 1e-300
+        left = 1.0 - tau[n] * variance
+        if left <= 0.0:
+            negative += 1
+            continue
+        lam = variance / left  # Qi04 (4)
+        mu = mean - lam * (nu[n] - tau[n] * mean)  # Qi04 (5)
+        new_tau, new_nu = _new_site(n, s, label, extra, mu, lam)
+        if not (isfinite(new_tau) and isfinite(new_nu)):
+            improper += 1
+            continue
+        worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], variance))
+        step_tau, step_nu = damping * (new_tau - tau[n]), damping * (new_nu - nu[n])
+        shrink = step_tau / (1.0 + step_tau * variance)
+        push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
+        for i in range(k):  # Qi04 (6)
+            c = shrink * u[i]
+            m[i] += push * u[i]
+            for j in range(k):
+                V[i, j] -= c * u[j]
+        tau[n] += step_tau
+        nu[n] += step_nu
+    return worst, negative, improper
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def sweep_functions(s, label, extra, tau, nu, V, eta, damping, watch):  # type: ignore[no-untyped-def]
+    """One pass over the rows; V and eta are of the predictor itself."""
+    rows = len(tau)
+    worst, negative, improper = 0.0, 0, 0
+    u = np.empty(rows)
+    for n in range(rows):
+        if watch[STOP]:
+            break
+        u[:] = V[n]
+        variance, mean = max(u[n], 1e-300), eta[n]
+        left = 1.0 - tau[n] * variance
+        if left <= 0.0:
+            negative += 1
+            continue
+        lam = variance / left
+        mu = mean - lam * (nu[n] - tau[n] * mean)
+        new_tau, new_nu = _new_site(n, s, label, extra, mu, lam)
+        if not (isfinite(new_tau) and isfinite(new_nu)):
+            improper += 1
+            continue
+        worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], variance))
+        step_tau, step_nu = damping * (new_tau - tau[n]), damping * (new_nu - nu[n])
+        shrink = step_tau / (1.0 + step_tau * variance)
+        push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
+        for i in range(rows):
+            c = shrink * u[i]
+            eta[i] += push * u[i]
+            for j in range(rows):
+                V[i, j] -= c * u[j]
+        tau[n] += step_tau
+        nu[n] += step_nu
+    return worst, negative, improper
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def inverse_factor(matrix):  # type: ignore[no-untyped-def]
+    """L^-1 for matrix = L L', and the log determinant of L."""
+    lower = np.linalg.cholesky(matrix)
+    size = len(lower)
+    inverse = np.zeros_like(lower)
+    half = 0.0
+    for i in range(size):
+        half += log(lower[i, i])
+        for k in range(i):
+            c = lower[i, k]
+            for j in range(k + 1):
+                inverse[i, j] -= c * inverse[k, j]
+        c = 1.0 / lower[i, i]
+        for j in range(i):
+            inverse[i, j] *= c
+        inverse[i, i] = c
+    return inverse, half
+
+
+@njit(cache=True, error_model="numpy")
+def fresh_weights(X, eta_0, tau, nu):  # type: ignore[no-untyped-def]
+    """V, m, L^-1 and 1/2 log |M| of the whitened weights, M = I + X'TX = L L'."""
+    k = X.shape[1]
+    M = np.dot(np.ascontiguousarray((X * tau.reshape(-1, 1)).T), X)
+    for i in range(k):
+        M[i, i] += 1.0
+    inverse, half = inverse_factor(M)
+    V = np.dot(np.ascontiguousarray(inverse.T), inverse)
+    return V, np.dot(V, np.dot(nu - tau * eta_0, X)), inverse, half
+
+
+@njit(cache=True, error_model="numpy")
+def fresh_functions(S, eta_0, tau, nu):  # type: ignore[no-untyped-def]
+    """V, eta, diagonal of B^-1, r and 1/2 log |B|, B = I + T^1/2 S T^1/2 = L L' (all tau >= 0)."""
+    rows = len(tau)
+    scale = np.sqrt(tau)
+    B = scale.reshape(-1, 1) * S * scale
+    for n in range(rows):
+        B[n, n] += 1.0
+    inverse, half = inverse_factor(B)
+    taken = np.dot(inverse * scale, S)
+    V = S - np.dot(np.ascontiguousarray(taken.T), taken)
+    # r = nu - tau eta = (I + T S)^-1 (nu - tau eta_0), as T^1/2 B^-1 T^-1/2 where a site is there
+    pull = nu - tau * eta_0
+    whitened, rest = np.zeros(rows), np.zeros(rows)
+    for n in range(rows):
+        if scale[n] > 0.0:
+            whitened[n] = pull[n] / scale[n]
+        else:
+            rest[n] = pull[n]
+    whitened -= scale * np.dot(S, rest)
+    r = scale * np.dot(np.ascontiguousarray(inverse.T), np.dot(inverse, whitened)) + rest
+    left = np.empty(rows)
+    for n in range(rows):
+        left[n] = 0.0
+    for i in range(rows):
+        for n in range(i + 1):
+            left[n] += inverse[i, n] * inverse[i, n]
+    return V, eta_0 + np.dot(S, r), left, r, half
+
+
+@njit(cache=True, error_model="numpy")
+def _look(s, label, extra, tau, nu, eta, variance, left, r):  # type: ignore[no-untyped-def]
+    """Cavities and log masses from a fresh q, and the relative residual of the fixed point."""
+    rows = len(tau)
+    mu, lam, log_z = np.empty(rows), np.empty(rows), np.empty(rows)
+    worst, unresolved = 0.0, 0
+    for n in range(rows):
+        if not left[n] > 0.0:
+            unresolved += 1
+            lam[n] = mu[n] = log_z[n] = np.nan
+            continue
+        lam[n] = variance[n] / left[n]
+        mu[n] = eta[n] - lam[n] * r[n]
+        new_tau, new_nu = _new_site(n, s, label, extra, mu[n], lam[n])
+        if not (isfinite(new_tau) and isfinite(new_nu)):
+            unresolved += 1
+            lam[n] = mu[n] = log_z[n] = np.nan
+            continue
+        worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], max(variance[n], 1e-300)))
+        log_z[n] = _log_mass(n, s, label, extra, mu[n], lam[n])
+    return mu, lam, log_z, worst, unresolved
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+    rows = len(tau)
+    met, skipped, done = 0, 0, 0
+    V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
+    while True:
+        for _ in range(REFRESH):
+            change, negative, improper = sweep_weights(
+                X, eta_0, s, label, extra, tau, nu, V, m, damping, watch
+            )
+            done += 1
+            met += negative
+            skipped += negative + improper
+            if change <= tolerance or done >= max_sweeps or watch[STOP]:
+                break
+        V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
+        if change <= 100.0 * tolerance or done >= max_sweeps or watch[STOP]:
+            eta = eta_0 + np.dot(X, m)
+            root = np.dot(X, np.ascontiguousarray(inverse.T))
+            variance = np.empty(rows)
+            for n in range(rows):
+                variance[n] = np.dot(root[n], root[n])
+            left = 1.0 - tau * variance
+            r = nu - tau * eta
+            mu, lam, log_z, change, unresolved = _look(
+                s, label, extra, tau, nu, eta, variance, left, r
+            )
+            settled = change <= tolerance and unresolved == 0
+            if settled or done >= max_sweeps or watch[STOP]:
+                return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+    rows = len(tau)
+    met, skipped, done = 0, 0, 0
+    V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
+    while True:
+        for _ in range(REFRESH):
+            change, negative, improper = sweep_functions(
+                s, label, extra, tau, nu, V, eta, damping, watch
+            )
+            done += 1
+            met += negative
+            skipped += negative + improper
+            if change <= tolerance or done >= max_sweeps or watch[STOP]:
+                break
+        V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
+        if change <= 100.0 * tolerance or done >= max_sweeps or watch[STOP]:
+            variance = np.empty(rows)
+            for n in range(rows):
+                strong = tau[n] * S[n, n] > 1.0  # of two equal forms the one that rounds less
+                variance[n] = (1.0 - left[n]) / tau[n] if strong else V[n, n]
+            mu, lam, log_z, change, unresolved = _look(
+                s, label, extra, tau, nu, eta, variance, left, r
+            )
+            settled = change <= tolerance and unresolved == 0
+            if settled or done >= max_sweeps or watch[STOP]:
+                return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
+
+
+def sequential(
+    picture: Array,
+    in_functions: bool,
+    eta_0: Array,
+    kind: tuple[float, Array, Array],
+    start: tuple[Array, Array],
+    settings: tuple[float, float, int],
+) -> Settled:
+    """Sweep until the sites stay.
+
+    Parameters
+    ----------
+    picture
+        X = A C (N, k) of the whitened weights; in function space S = A K A' (N, N).
+    kind
+        s and (sign, -) of Phi(sign eta / s); or GAUSSIAN and (mean, precision).
+    start
+        Site precisions (>= 0) and shifts to begin with.
+    settings
+        Damping, tolerance, most sweeps.
+    """
+    tau, nu = start[0].copy(), start[1].copy()
+    run = _run_functions if in_functions else _run_weights
+    picture = np.ascontiguousarray(picture)
+
+    def work(watch: Watch) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = run(picture, eta_0, *kind, tau, nu, *settings, watch)
+        return found
+
+    rows, k = picture.shape
+    long = 2.0 * rows * k * k > LONG  # else even most sweeps end in two seconds
+    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = (
+        aside(work) if long else work(unwatched())
+    )
+    return Settled(done, change, met, skipped, unresolved, half, tau, nu, eta, mu, lam, log_z)

@@ -1,0 +1,106 @@
+"""Check by number what was read of a graph: no silent wrong answer.
+
+1. Separable: move the rows whose index has bit b set, then those where it is not; the others
+   must not move. Any two rows differ in some bit, so 2 log2 N evaluations see every pair.
+2. Affine: η at three random points equals A w + o.
+3. Sites plus prior equal the model's own log density at three points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.lapack import dpocon, dpotrf
+
+from ardvark.errors import UnreadableModel
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.model import Prior
+
+__all__ = ["verify"]
+
+_TOLERANCE = 1e-9  # relative: what is read must be the model, not nearly the model
+_POINTS = 3
+
+
+def verify(latent: LatentGaussian) -> None:
+    """Raise `UnreadableModel` if the reading is not the model."""
+    rng = np.random.default_rng(20261116)
+    theta = latent.initial_theta()
+    _separable(latent, theta, rng)
+    site_model = latent.at(theta)
+    prior = Prior(site_model)
+    points = np.tile(site_model.mean, (_POINTS, 1))
+    points[:, prior.on] += prior.coloured(rng.standard_normal((_POINTS, int(prior.on.sum()))))
+    eta = latent.eta_at(points, theta)
+    _affine(latent, site_model.predictor(points), eta)
+    _density(latent, theta, prior, points, eta)
+
+
+def _separable(latent: LatentGaussian, theta: dict[str, Array], rng: np.random.Generator) -> None:
+    [eta] = latent.eta_at(rng.standard_normal((1, latent.n_weights)), theta)
+    rows, what = len(eta), f"log p({latent.observed} | {latent.predictor})"
+    try:
+        reference = latent.log_sites(eta[None, :], theta)
+    except ValueError as error:  # shapes that do not broadcast
+        raise UnreadableModel(
+            f"{what} is not separable, one number per row of {latent.predictor!r}: {error}"
+        ) from error
+    if reference.shape != (1, rows):
+        raise UnreadableModel(
+            f"{what} has shape {reference.shape[1:]} for {rows} rows of {latent.predictor!r}: not "
+            f"separable, it must be one number per row"
+        )
+    index = np.arange(rows)
+    for bit in range(max(1, (rows - 1).bit_length())):
+        for wanted in (0, 1):
+            moves = (index >> bit) & 1 == wanted
+            moved = np.where(moves, eta + rng.uniform(0.3, 0.6, rows), eta)
+            now = latent.log_sites(moved[None, :], theta)
+            # Rounding only: an unmoved row is computed from the same numbers.
+            same = np.isclose(now[0], reference[0], rtol=1e-10, atol=1e-12, equal_nan=True)
+            if (bad := np.flatnonzero(~same & ~moves)).size:
+                raise UnreadableModel(
+                    f"{what} is not separable over rows: row {bad[0]} moves when "
+                    f"{latent.predictor!r} moves in other rows"
+                )
+
+
+def _affine(latent: LatentGaussian, mapped: Array, eta: Array) -> None:
+    scale = 1 + np.abs(eta).max()
+    if not np.allclose(mapped, eta, rtol=_TOLERANCE, atol=_TOLERANCE * scale):
+        point, row = np.unravel_index(np.argmax(np.abs(mapped - eta)), eta.shape)
+        raise UnreadableModel(
+            f"the predictor {latent.predictor!r} is not affine in {', '.join(latent.weights)}: row "
+            f"{row} is {eta[point, row]:.6g} at a random point, an affine map gives "
+            f"{mapped[point, row]:.6g}"
+        )
+
+
+def _condition_number(covariance: Array) -> float:
+    """Estimate of the condition number, from a Cholesky factor where there is one: O(N³/3)."""
+    lower, failed = dpotrf(covariance, lower=1)
+    if failed:
+        return float(np.linalg.cond(covariance))
+    inverse, _ = dpocon(lower, np.abs(covariance).sum(axis=0).max(), uplo="L")
+    return float(1.0 / max(inverse, 1e-300))
+
+
+def _density(
+    latent: LatentGaussian, theta: dict[str, Array], prior: Prior, points: Array, eta: Array
+) -> None:
+    read = latent.log_sites(eta, theta).sum(axis=1) + prior.log_density(points)
+    own = np.array([latent.log_density(w, theta) for w in points])
+    with np.errstate(invalid="ignore"):  # both may be -inf
+        gaps = np.where(read == own, 0.0, read - own)
+    tolerance = _TOLERANCE * (1 + np.abs(own[np.isfinite(own)]).max(initial=0.0))
+    covariance = prior.model.covariance
+    if covariance is not None:  # what a log density can know of an ill-conditioned K
+        tolerance += 1e-14 * _condition_number(covariance)
+    # PyTensor keeps a Python constant such as 2.5 in float32 and takes its log there, so the
+    # model's own density is off by a constant of some 1e-8 per weight. A gap that moves is a fault.
+    if not (np.ptp(gaps) <= tolerance and abs(gaps[0]) <= tolerance + 1e-6 * latent.n_weights):
+        raise UnreadableModel(
+            f"sites and prior differ from the model's own log density by "
+            f"{', '.join(f'{gap:.3g}' for gap in gaps)} at {_POINTS} points: this graph holds "
+            f"something that the reader does not see"
+        )

@@ -1,0 +1,270 @@
+"""The outer loop: what happens to the hyperparameters θ while a Gaussian approximates the weights.
+
+| choice | what it does |
+|---|---|
+| `Fixed(values)` | nothing: θ is given, by a mapping or by another fit's tree |
+| `Evidence()` | maximises log p(t | θ): ARD precisions one at a time, the rest by gradient |
+| `Predictive()` | walks the same path of ARD steps, then takes the step of the best leave-one-out |
+| `Sampled()` | draws θ too: a Markov chain that moves the weights by the approximation, exactly |
+
+`Evidence` does not see the hyperprior (type-II maximum likelihood) unless `with_prior=True`;
+then everything goes by gradient and no weight is pruned, since the sequential steps maximise the
+evidence alone. Qi, Minka, Picard & Ghahramani 2004: ARD-Laplace is `Laplace(hyper=Evidence())`,
+evidence-ARD-EP `EP(hyper=Evidence())`, predictive-ARD-EP `EP(hyper=Predictive())` and
+predictive_Prob-ARD-EP `EP(hyper=Predictive("loo_probability"))`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.ard.fixed_point import UPDATES
+from ardvark.inference.ard.sequential_ard import ArdStep
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.hyper.starts import SCALE_FACTORS, Start, checked_start
+from ardvark.inference.samplers.until import check_until
+from ardvark.inference.sites.approximation import Approximation
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.moves import KERNELS
+
+__all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
+
+ALGORITHMS = ("sequential", *UPDATES)
+SAMPLED_KERNELS = (*KERNELS, "exact")
+# criterion → the number of an ARD step that it minimises
+CRITERIA = {
+    "loo_error": "loo_error",  # Qi04 (12)
+    "loo_probability": "log_loo_error_smooth",  # Qi04 (13), in the log domain
+    "loo_unsigned": "loo_error_unsigned",  # Opper & Winther's rival of (13)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Hyperparameters at given values: a mapping name → value, or the tree of another fit."""
+
+    values: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Hyperparameters that maximise the evidence.
+
+    Parameters
+    ----------
+    algorithm : str
+        How ARD precisions are searched: "sequential" (one weight at a time: fast, can add what was
+        deleted), "mackay" or "em" (all at once, from a model with every weight). More than two
+        classes: "sequential" fits one machine for each class against the rest.
+    with_prior : bool
+        Add the log density of the hyperprior (on the natural scale): a mode, not type-II ML.
+    start : str, tuple, mapping, or a list of these; optional
+        Where ARD precisions start: "empty" (the default: the first step adds the weight of the
+        largest gain), "all", ("random", k), ("random", k, seed), ("correlated", k), all with
+        precision 1; or values by name, `inf` = this weight starts outside the model (other
+        hyperparameters may be given too; Gaussian noise starts at a tenth of its support point).
+        Of a list the start with the best end is kept. For the covariance of a process
+        ("random", k, seed) is k starts with scattered kappa_a, ten of them (one for EP) by default.
+    starts : int
+        How many starts of kernel scales (a width, the scales of inputs) are tried where `start` is
+        not given: 1, 1/3, 3, 1/9 and 9 times the support point, in this order. At each the ARD
+        steps are walked once, and the search goes on from the largest evidence. One by default: a
+        narrow kernel with a precision per row can explain everything, so that more starts find
+        larger evidences and, at times, worse predictions.
+    tolerance : float
+        Stop when a round, or an ARD step, gains less than this many nats.
+    max_rounds : int
+        Rounds of (ARD steps, gradient ascent on the rest).
+    max_steps : int
+        ARD steps, or gradient iterations, in a round.
+    """
+
+    algorithm: str = "sequential"
+    with_prior: bool = False
+    start: Start | list[Start] | None = None
+    starts: int = 1
+    tolerance: float = 1e-6
+    max_rounds: int = 50
+    max_steps: int = 5000
+
+    def __post_init__(self) -> None:
+        if self.starts not in range(1, len(SCALE_FACTORS) + 1):
+            raise InputError(
+                f"starts must be a whole number from 1 to {len(SCALE_FACTORS)}; got {self.starts!r}"
+            )
+        if self.algorithm not in ALGORITHMS:
+            raise InputError(
+                f"algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}"
+            )
+        _check_search(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictive:
+    """ARD precisions from the path of the evidence, chosen by leave-one-out.
+
+    Parameters
+    ----------
+    criterion : str or callable
+        "loo_error": Qi04 (12); "loo_probability": Qi04 (13); "loo_unsigned": Opper & Winther; or a
+        function of an `ArdStep` (its `.info`, `.active`, `.log_evidence`), to be minimised. A tie
+        goes to the first on the path.
+    start, tolerance, max_rounds, max_steps
+        As in `Evidence`. Of a list of starts the path with the best chosen step is kept.
+    """
+
+    criterion: str | Callable[[ArdStep], float] = "loo_error"
+    start: Start | list[Start] | None = None
+    tolerance: float = 1e-6
+    max_rounds: int = 50
+    max_steps: int = 5000
+
+    def __post_init__(self) -> None:
+        if not callable(self.criterion) and self.criterion not in CRITERIA:
+            raise InputError(
+                f"criterion must be one of {', '.join(CRITERIA)}, or a function; "
+                f"got {self.criterion!r}"
+            )
+        _check_search(self)
+
+    def of(self, step: ArdStep) -> float:
+        """The criterion at a step of the path."""
+        if callable(self.criterion):
+            return float(self.criterion(step))
+        number = CRITERIA[self.criterion]
+        if number not in step.info:
+            raise UnsupportedPair(
+                f"hyper=Predictive({self.criterion!r}) needs leave-one-out errors of two classes, "
+                f"which EP gives for a classification model; this fit has "
+                f"{', '.join(step.info) or 'none'}. Use EP(hyper=Predictive()), or Evidence()."
+            )
+        return step.info[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Hyperparameters drawn together with the weights: the full posterior, by a Markov chain.
+
+    Parameters
+    ----------
+    kernel : str
+        How weights move given θ: "elliptical" (a slice on an ellipse of the approximation, never
+        rejects), "independence" (Metropolis-Hastings with proposals from it), "draw" (the
+        approximation itself: not exact, and the tree says so), or "exact" (independent exact
+        draws: probit and logit likelihoods with more weights than rows, or few weights).
+    scale : bool
+        Also move ARD precisions together with their weights, at a fixed w sqrt(alpha), and with
+        kernel="exact" given no weights at all: without it precisions of weights that the data say
+        little about mix badly.
+    tune : int
+        Sweeps of each chain that are thrown away.
+    sweeps : int
+        Sweeps of EP that make the approximation at each new θ, always from nothing. More of them
+        make the moves better, not more exact.
+    until : str, optional
+    most_draws : int, optional
+        "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
+        are at least 100 a chain: after `draws`, and each time half as many again from the same
+        seed, up to `most_draws` a chain (None: eight times `draws`). None: `draws` and no more.
+        The figures of a check that decides when to stop are a little too good (`until.py`).
+    """
+
+    kernel: str = "elliptical"
+    scale: bool = True
+    tune: int = 500
+    sweeps: int = 4
+    until: str | None = None
+    most_draws: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel not in SAMPLED_KERNELS:
+            raise InputError(
+                f"kernel must be one of {', '.join(SAMPLED_KERNELS)}; got {self.kernel!r}"
+            )
+        for name, least in (("tune", 0), ("sweeps", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(
+                    f"{name} must be a whole number of at least {least}; got {value!r}"
+                )
+        check_until(self.until, self.most_draws)
+
+
+def _check_search(settings: Any) -> None:
+    tolerance = settings.tolerance
+    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
+        raise InputError(f"tolerance must be a positive number, got {tolerance!r}")
+    for name in ("max_rounds", "max_steps"):
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} must be a positive whole number, got {value!r}")
+    for start in settings.start if isinstance(settings.start, list) else [settings.start]:
+        checked_start(start)
+
+
+def settle(
+    latent: LatentGaussian, method: Approximation, hyper: Any, tick: Callable[[str], None]
+) -> Settled:
+    """Settle the hyperparameters by `hyper` and approximate the weights there."""
+    if hyper is None:
+        hyper = Evidence() if latent.hyper else Fixed()
+    if isinstance(hyper, Fixed):
+        theta = fixed_values(hyper, latent.hyper)
+        site_model = latent.at(theta)
+        fit = method.approximate(site_model)
+        return Settled(theta, site_model, fit, fit.converged, "fixed", "")
+    if not isinstance(hyper, (Evidence, Predictive)):
+        raise UnsupportedPair(
+            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...), Evidence(), "
+            f"Predictive() or Sampled()"
+        )
+    if not latent.hyper:
+        raise UnsupportedPair(
+            f"hyper={type(hyper).__name__}() has nothing to optimise: the model has no free "
+            f"hyperparameter. Use Fixed()."
+        )
+    from ardvark.inference.hyper.ascent import Ascent  # loads SciPy's optimisers: not for a fixed θ
+
+    return Ascent(latent, method, hyper, tick).run()
+
+
+def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
+    """Values of the named hyperparameters from a mapping or from a tree's `fit` group."""
+    values = hyper.values
+    if values is None:
+        values = {}
+    elif hasattr(values, "children"):  # a DataTree
+        if "fit" not in values.children:
+            raise InputError(
+                "Fixed(tree) needs a tree with a `fit` group, where an approximation keeps the "
+                "hyperparameters it "
+                "used; this tree has none. Give values by name: Fixed({'alpha': ...})."
+            )
+        values = {name: values["fit"][name].values for name in names if name in values["fit"]}
+    elif not isinstance(values, Mapping):
+        raise InputError(f"Fixed(values) takes a mapping or a tree, got {type(values).__name__}")
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise InputError(
+            f"Fixed(values) lacks {', '.join(missing)}: the model's free hyperparameters are "
+            f"{', '.join(names)}"
+        )
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise InputError(
+            f"Fixed(values) has {unknown[0]!r}, which is no free hyperparameter of the model; "
+            f"these are "
+            f"{', '.join(names) or 'none'}"
+        )
+    found = {name: np.asarray(values[name], float) for name in names}
+    for name, value in found.items():
+        if np.isnan(value).any():
+            raise InputError(f"Fixed(values) has NaN in {name!r}")
+    return found

@@ -1,0 +1,455 @@
+"""The RBF mixture as groups of a tree: reversible jump, enumeration, prediction.
+
+The graph is one space for all subsets: an input outside the subset still has kernel coefficients,
+one inside still has a background. Draws are completed to draws of that graph: what the data do not
+reach is drawn from its prior, the background of an excluded input from its own posterior, which
+depends on nothing else. Kernels have the names under which draws agree.
+
+| group | here |
+|---|---|
+| `posterior` | every free variable of the graph |
+| `log_likelihood` | `t`: log p(t_n | x_n, ...) of the labelled rows |
+| `sample_stats` | `n_inputs` by draw; `tried`, `accepted` by (move, size); `power`, `swaps` |
+| `subsets` | `included`, `probability`, `mcse`, from every sweep after tuning |
+| `fit` | `log_background` and its error by input, `inclusion` with its error |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from scipy.special import logsumexp
+
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.approximate import Answer, Run
+from ardvark.inference.mixture.background import Evidence, mixture_evidence
+from ardvark.inference.mixture.chains import (
+    Chain,
+    Scale,
+    background_draws,
+    class_probabilities,
+    draw_at,
+    joined,
+    log_labels,
+    make_problem,
+    relabelled,
+    run_chains,
+)
+from ardvark.inference.mixture.enumerate import MOST_INPUTS, Enumeration, enumerate_mixture
+from ardvark.inference.mixture.kernels import Problem, State
+from ardvark.inference.mixture.run_conditional import (
+    conditional_evidence,
+    sample_conditional,
+    states_of,
+)
+from ardvark.inference.predict import class_table
+from ardvark.inference.progress import progress
+from ardvark.inference.reversible_jump import ReversibleJump
+from ardvark.inference.samplers.convergence import rhat_problems
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.tree import draws_dataset
+from ardvark.models.card import card_of
+from ardvark.models.checks import as_seed, positive_integer
+from ardvark.models.mixture import MixtureCard, MixturePrior
+from ardvark.models.subset_prior import log_subset_prior
+
+__all__ = ["conditional_posterior", "fit_enumerated", "fit_mixture", "predict_mixture"]
+
+MOVES = ("birth", "death", "exchange", "leap")
+ERROR_MAX = 0.5  # nats of a background's evidence beyond which its error is a problem
+_PLAIN = ReversibleJump()
+BATCHES = 20  # of a chain, for the Monte Carlo error of a probability
+
+
+class Reading(NamedTuple):
+    """A mixture's graph as numbers."""
+
+    prior: MixturePrior
+    scale: Scale
+    z: Array
+    label: npt.NDArray[np.int64]
+    h: Array  # in the units of z
+    target: str
+
+    def problem(self, evidence: Evidence) -> Problem:
+        """Give what the sampler works on."""
+        prior = self.prior
+        log_prior = log_subset_prior(len(self.z), prior.expected_inputs)
+        return make_problem(
+            self.z, self.label, log_prior, prior.shape, prior.g, self.h, prior.resolution, evidence
+        )
+
+
+def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Sample subsets and coefficients together."""
+    read = read_mixture(model, name, settings)
+    if read.target == "conditional":
+        return _fit_conditional(model, name, settings, run, read)
+    prior, plan = read.prior, settings.plan(run.draws)
+    seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(4)]
+    with progress(name, run.progressbar) as tick:
+        tick("evidence of the background")
+        evidence = mixture_evidence(
+            read.z, prior.n_background, prior.shape, prior.g, read.h,
+            max(prior.resolution**2, 1e-300), seeds[0],
+        )  # fmt: skip
+        problem = read.problem(evidence)
+        tick("chains")
+        chains = run_chains(
+            problem, prior.n_classes, prior.n_kernels, plan,
+            jumps=settings.jumps or len(read.z),
+            from_data=settings.proposals == "data",
+            rungs=settings.rungs, scouts=settings.scouts, chains=run.chains, seed=seeds[1],
+        )  # fmt: skip
+        tick("draws of the background")
+        states = [chain.states for chain in chains]
+        groups = _groups(model, read, problem, states, seeds[2:])
+    visited = np.stack([chain.visited for chain in chains])
+    groups["posterior"].attrs["sampling_kind"] = "mcmc"
+    groups["sample_stats"] = groups["sample_stats"].merge(_jump_counts(chains))
+    groups["subsets"] = _visited_subsets(visited, model)
+    groups["fit"] = _fit_group(model, evidence, visited.mean(axis=(0, 1)), _chain_error(visited))
+    problems, numbers = _problems(visited, evidence, list(model.coords["feature"]))
+    return groups, {
+        "hyper": "posterior",
+        "caption": "",
+        "weights": [],
+        "converged": not problems,
+        "problems": "; ".join(problems),
+        "sampler": numbers | _rates(chains),
+    }
+
+
+def _fit_conditional(model: Any, name: str, settings: Any, run: Run, read: Reading) -> Answer:
+    """Sample under P(t | x): NUTS and jumps in `pm.sample`; kernels keep the names they have."""
+    drawn = sample_conditional(model, name, settings, run)
+    states = states_of(drawn.posterior, read.scale)
+    size = states.on.sum(axis=1).reshape((run.chains, run.draws))
+    posterior = {rv.name: drawn.posterior[rv.name].values for rv in model.free_RVs}
+    groups = {
+        "posterior": draws_dataset(model, posterior),
+        "log_likelihood": _label_likelihood(model, read, states, run.chains),
+        "sample_stats": draws_dataset(model, {"n_inputs": size}),
+        "subsets": _visited_subsets(drawn.visited, model),
+        "fit": _fit_group(
+            model, None, drawn.visited.mean(axis=(0, 1)), _chain_error(drawn.visited)
+        ),
+    }
+    groups["posterior"].attrs["sampling_kind"] = "mcmc"
+    problems, numbers = _problems(drawn.visited, None, list(model.coords["feature"]))
+    if drawn.divergences:
+        problems.append(f"{drawn.divergences} divergences of NUTS")
+    return groups, {
+        "hyper": "posterior",
+        "caption": "",
+        "weights": [],
+        "converged": not problems,
+        "problems": "; ".join(problems),
+        "sampler": numbers | {"accepted": drawn.accepted, "divergences": drawn.divergences},
+    }
+
+
+def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Independent draws from the posterior of a tiny problem."""
+    read = read_mixture(model, name, settings)
+    if read.target == "conditional":
+        raise UnsupportedPair(
+            f"{name}: P(t | x) has no sum over allocations in closed form. Use reversible_jump."
+        )
+    prior = read.prior
+    zeros = Evidence(np.zeros(len(read.z)), np.zeros(len(read.z)))
+    with progress(name, run.progressbar) as tick:
+        tick("all subsets, all allocations")
+        found = enumerate_mixture(
+            read.problem(zeros), prior.n_classes, prior.n_kernels, prior.n_background
+        )
+        problem = read.problem(found.background)
+        seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(3)]
+        rng = np.random.default_rng(seeds[0])
+        states = [_exact_states(rng, problem, found, prior, run.draws) for _ in range(run.chains)]
+        groups = _groups(model, read, problem, states, seeds[1:])
+    groups["posterior"].attrs["sampling_kind"] = "iid"
+    groups["subsets"] = _subset_group(
+        model, found.subsets, found.probability, np.zeros(len(found.subsets))
+    )
+    inclusion = found.probability @ found.subsets
+    groups["fit"] = _fit_group(model, found.background, inclusion, np.zeros(len(inclusion)))
+    facts = {"hyper": "posterior", "caption": "", "weights": [], "converged": True, "problems": ""}
+    return groups, facts
+
+
+def conditional_posterior(model: Any, draws: int = 40_000, random_seed: int = 0) -> xr.Dataset:
+    """The posterior over all subsets under P(t | x), for few rows and inputs, without a chain.
+
+    Parameters
+    ----------
+    model : pm.Model
+        Of `rbf_mixture`.
+    draws : int
+        From the prior: the evidence of each subset is a mean over them.
+
+    Returns
+    -------
+    xr.Dataset
+        By subset: `included`, `probability`, its `mcse`, `log_evidence` and the `error` of that.
+    """
+    if not isinstance(card_of(model) if hasattr(model, "free_RVs") else None, MixtureCard):
+        raise InputError("model must be a pm.Model of rbf_mixture")
+    positive_integer(draws, "draws")
+    seed = as_seed(random_seed) or 0
+    read = read_mixture(model, "conditional_posterior", _PLAIN)
+    n_inputs = len(read.z)
+    if n_inputs > MOST_INPUTS:
+        raise UnsupportedPair(
+            f"conditional_posterior goes through 2^{n_inputs} subsets; at most {MOST_INPUTS} "
+            "inputs are within reach. Use reversible_jump."
+        )
+    rng = np.random.default_rng(seed)
+    nothing = read.problem(Evidence(np.zeros(n_inputs), np.zeros(n_inputs)))
+    mean, tau, _ = _prior_draws(nothing, (draws, n_inputs), read.prior.n_kernels, rng)
+    subsets = np.array(list(np.ndindex(*(2,) * n_inputs)), bool)
+    value, error = conditional_evidence(read.z, read.label, read.prior, (mean, tau), subsets, seed)
+    log_p = value + nothing.log_prior[subsets.sum(axis=1)]
+    probability = np.exp(log_p - logsumexp(log_p))
+    return _subset_group(model, subsets, probability, probability * error).assign(
+        log_evidence=("subset", value), error=("subset", error)
+    )
+
+
+def predict_mixture(model: Any, tree: xr.DataTree, X_new: Array, random_seed: int) -> xr.DataArray:
+    """Class probabilities of new rows, averaged over draws and so over subsets."""
+    card = card_of(model)
+    assert isinstance(card, MixtureCard)
+    assert card.prior is not None
+    scale = Scale(card.prior.centre, card.prior.spread)
+    states = states_of(tree["posterior"].to_dataset(), scale)
+    return class_table(model, class_probabilities(states, scale.to_z(X_new)))
+
+
+_TERMS = {f"kernel_{n}" for n in ("probability", "mean", "precision", "rate")}
+_TERMS |= {f"background_{n}" for n in ("probability", "mean", "precision", "rate")}
+_TERMS |= {"included", "class_probability", "x", "t"}
+
+
+def read_mixture(model: Any, name: str, settings: Any) -> Reading:
+    """Read data and prior of a mixture; refuse what its own sampler would not see."""
+    card = card_of(model)
+    assert isinstance(card, MixtureCard)
+    assert card.prior is not None
+    if settings.hyper is not None:
+        raise UnsupportedPair(
+            f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
+            f"posterior. Leave hyper out; shape, g, h and expected_inputs are arguments of the "
+            f"model."
+        )
+    terms = {v.name for v in (*model.basic_RVs, *model.potentials)}
+    if not terms <= _TERMS:
+        raise UnsupportedPair(
+            f"{name}: the graph has got {', '.join(sorted(terms - _TERMS))}, which the sampler of "
+            f"rbf_mixture does not know. Remove it, or use pm.sample."
+        )
+    prior = card.prior
+    scale = Scale(prior.centre, prior.spread)
+    label = np.asarray(model["label"].get_value(), np.int64)
+    z = scale.to_z(np.asarray(model["X"].get_value(), float))
+    return Reading(prior, scale, z, label, prior.h * prior.spread**2, card.target)
+
+
+# --- draws as groups ---------------------------------------------------------------------------
+
+
+def _groups(
+    model: Any, read: Reading, problem: Problem, states: list[State], seeds: list[int]
+) -> dict[str, xr.Dataset]:
+    """`posterior`, `log_likelihood` and what is known of each draw."""
+    chains, draws = len(states), len(states[0].on)
+    both = relabelled(joined(states))
+    values = _completed(read, problem, both, np.random.default_rng(seeds[0]), seeds[1])
+    shaped = {n: v.reshape((chains, draws, *v.shape[1:])) for n, v in values.items()}
+    named = {rv.name: shaped[rv.name] for rv in model.free_RVs}
+    size = both.on.sum(axis=1).reshape((chains, draws))
+    return {
+        "posterior": draws_dataset(model, named),
+        "log_likelihood": _label_likelihood(model, read, both, chains),
+        "sample_stats": draws_dataset(model, {"n_inputs": size}),
+    }
+
+
+def _label_likelihood(model: Any, read: Reading, s: State, chains: int) -> xr.Dataset:
+    """Log p(t_n | x_n, ...) of the labelled rows."""
+    known = np.flatnonzero(read.label >= 0)
+    log_t = log_labels(s, np.ascontiguousarray(read.z[:, known]), read.label[known])
+    log_t = log_t.reshape((chains, -1, len(known)))
+    return xr.Dataset(
+        {"t": (("chain", "draw", "row"), log_t)},
+        coords={
+            "chain": np.arange(chains),
+            "draw": np.arange(log_t.shape[1]),
+            "row": np.asarray(model.coords["row"])[known],
+        },
+    )
+
+
+def _completed(
+    read: Reading, p: Problem, s: State, rng: np.random.Generator, seed: int
+) -> dict[str, Array]:
+    """All variables of the graph in the units of x; see the module."""
+    prior = read.prior
+    shape = (len(s.on), len(read.z))
+    v, tau0, mean0, beta0 = background_draws(p, prior.n_background, shape[0], seed)
+    mean, tau, beta = _prior_draws(p, shape, prior.n_kernels, rng)
+    other = _prior_draws(p, shape, prior.n_background, rng)
+    fresh = rng.dirichlet(np.ones(prior.n_background), size=shape)
+    on = s.on[..., None]
+    v, tau0, mean0 = (
+        np.where(on, *pair) for pair in ((fresh, v), (other[1], tau0), (other[0], mean0))
+    )
+    order = np.argsort(mean0, axis=-1)  # kernels of a background go by their means
+    v, tau0, mean0 = (np.take_along_axis(part, order, axis=-1) for part in (v, tau0, mean0))
+    centre, spread = prior.centre[:, None], prior.spread[:, None]
+    return {
+        "included": s.on.astype(np.int64),
+        "class_probability": s.P,
+        "kernel_probability": s.w,
+        "kernel_mean": centre + spread * np.where(on, s.mean, mean),
+        "kernel_precision": np.where(on, s.tau, tau) / spread**2,
+        "kernel_rate": np.where(s.on, s.beta, beta) * prior.spread**2,
+        "background_probability": v,
+        "background_mean": centre + spread * mean0,
+        "background_precision": tau0 / spread**2,
+        "background_rate": np.where(s.on, other[2], beta0) * prior.spread**2,
+    }
+
+
+def _prior_draws(
+    p: Problem, shape: tuple[int, int], n_kernels: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Draws of m, τ, β from the prior."""
+    from scipy.stats import gamma
+
+    law = gamma(p.g, scale=1 / p.h)
+    beta = np.maximum(law.isf(rng.random(shape) * law.sf(p.floor)), p.floor * (1 + 1e-9))
+    tau = rng.gamma(p.shape, 1 / beta[..., None], size=(*shape, n_kernels))
+    return rng.normal(size=(*shape, n_kernels)), tau, beta
+
+
+def _exact_states(
+    rng: np.random.Generator, p: Problem, found: Enumeration, prior: MixturePrior, draws: int
+) -> State:
+    """Independent draws: a subset, allocations given it, all else given them."""
+    which = rng.choice(len(found.subsets), size=draws, p=found.probability)
+    d = np.empty((draws, p.z.shape[1]), np.int64)
+    for number in np.unique(which):
+        log_p = found.log_labels + found.log_inputs[found.subsets[number]].sum(axis=0)
+        weight = np.exp(log_p - log_p.max())
+        place = np.flatnonzero(which == number)
+        chosen = rng.choice(len(weight), size=len(place), p=weight / weight.sum())
+        d[place] = found.allocations[chosen]
+    return draw_at(rng, p, found.subsets[which], d, prior.n_classes, prior.n_kernels)
+
+
+# --- subsets and their errors ------------------------------------------------------------------
+
+
+def _visited_subsets(visited: npt.NDArray[np.bool_], model: Any) -> xr.Dataset:
+    """Every visited subset with its share of sweeps, by batches of all chains."""
+    chains, sweeps, inputs = visited.shape
+    patterns, which = np.unique(visited.reshape(-1, inputs), axis=0, return_inverse=True)
+    which = which.reshape(chains, sweeps)
+    share = np.array([np.bincount(w, minlength=len(patterns)) / sweeps for w in which])
+    batch = np.array_split(which, min(BATCHES, sweeps), axis=1)
+    shares = np.array(
+        [np.bincount(w, minlength=len(patterns)) / len(w) for part in batch for w in part]
+    )
+    within = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
+    between = share.std(axis=0, ddof=1) / np.sqrt(chains) if chains > 1 else 0.0
+    order = np.argsort(-share.mean(axis=0), kind="stable")
+    return _subset_group(
+        model, patterns[order], share.mean(axis=0)[order], np.maximum(within, between)[order]
+    )
+
+
+def _subset_group(model: Any, patterns: Any, probability: Array, mcse: Array) -> xr.Dataset:
+    return xr.Dataset(
+        {
+            "included": (("subset", "feature"), patterns),
+            "probability": ("subset", probability),
+            "mcse": ("subset", mcse),
+        },
+        coords={
+            "subset": np.arange(len(patterns)),
+            "feature": np.asarray(model.coords["feature"]),
+        },
+    )
+
+
+def _chain_error(visited: npt.NDArray[np.bool_]) -> Array:
+    """Monte Carlo error of the inclusion probabilities, batches of all chains."""
+    parts = np.array_split(visited, min(BATCHES, visited.shape[1]), axis=1)
+    means = np.concatenate([part.mean(axis=1) for part in parts])
+    chains = visited.mean(axis=1)
+    within = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    between = chains.std(axis=0, ddof=1) / np.sqrt(len(chains)) if len(chains) > 1 else 0.0
+    return np.asarray(np.maximum(within, between))
+
+
+def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Array) -> xr.Dataset:
+    values = {"inclusion": inclusion, "inclusion_mcse": mcse}
+    if evidence is not None:
+        values |= {"log_background": evidence.value, "log_background_error": evidence.error}
+        # An error of δ in a log odds is one of p (1 - p) δ in its probability.
+        values["inclusion_mcse"] = np.hypot(mcse, inclusion * (1 - inclusion) * evidence.error)
+    return xr.Dataset(
+        {name: ("feature", value) for name, value in values.items()},
+        coords={"feature": np.asarray(model.coords["feature"])},
+    )
+
+
+def _jump_counts(chains: list[Chain]) -> xr.Dataset:
+    sizes = chains[0].tried.shape[1]
+    counts = ("chain", "move", "size")
+    return xr.Dataset(
+        {
+            "tried": (counts, np.stack([chain.tried for chain in chains])),
+            "accepted": (counts, np.stack([chain.accepted for chain in chains])),
+            "power": (("chain", "rung"), np.stack([chain.powers for chain in chains])),
+            "swaps": (("chain", "gap"), np.stack([chain.swaps for chain in chains])),
+        },
+        coords={"move": list(MOVES), "size": np.arange(sizes)},
+    )
+
+
+def _rates(chains: list[Chain]) -> dict[str, float]:
+    tried = sum(chain.tried.sum(axis=1) for chain in chains)
+    accepted = sum(chain.accepted.sum(axis=1) for chain in chains)
+    return {
+        f"accepted_{move}": float(a / max(n, 1))
+        for move, a, n in zip(MOVES, np.asarray(accepted), np.asarray(tried), strict=True)
+    }
+
+
+def _problems(
+    visited: npt.NDArray[np.bool_], evidence: Evidence | None, names: list[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Say where chains disagree: on the size of the subset, on an input."""
+    size = visited.sum(axis=2, keepdims=True).astype(float)
+    elements = np.concatenate([size, visited.astype(float)], axis=2)
+    labels = ["size", *(f"included[{name}]" for name in names)]
+    moving = [i for i in range(elements.shape[2]) if np.ptp(elements[:, :, i]) > 0]
+    problems: list[str] = []
+    numbers: dict[str, Any] = {}
+    if moving:
+        problems, numbers = rhat_problems([labels[i] for i in moving], elements[:, :, moving])
+    if evidence is None:
+        return problems, numbers
+    worst = int(np.argmax(evidence.error))
+    numbers["background_error_max"] = float(evidence.error[worst])
+    if evidence.error[worst] > ERROR_MAX:
+        problems.append(
+            f"The evidence of the background of {names[worst]} is known to "
+            f"{evidence.error[worst]:.2f} nats only (limit {ERROR_MAX})"
+        )
+    return problems, numbers

@@ -1,0 +1,175 @@
+"""The ascent of a sample-feature machine from start to end: starts, leaps, pruning, stopping.
+
+Different starts reach different optima; the end with the best bound of the whole model is kept.
+Three sweeps are extrapolated (`Ascent.leap`), and weights may leave after a warm-up.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ardvark.inference.sample_feature.vb import Ascent, State, Watch, readmitted
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.vb.blocks import Gamma, GaussianBlock, Known
+from ardvark.inference.vb.rows import Rows
+from ardvark.inference.vb.vb import Pruning
+
+__all__ = ["BilinearFit", "ascend", "first_state"]
+
+_CALM = 3  # sweeps in a row that must gain less than the tolerance
+_START_SD = 0.01  # of lam: small, since a wide start drowns the first update of w
+
+
+class BilinearFit(NamedTuple):
+    """The best end of several starts."""
+
+    state: State
+    elbo: Array  # by sweep
+    size: Array  # (sweep, 2): samples and features in the model
+    converged: bool
+    gain: float  # of the last sweep, as a share of the ELBO
+    start: str
+    whole: float  # ELBO of the whole model, what was pruned taken in again at its best
+    ends: dict[str, float]  # the same by start
+
+
+def ascend(
+    basis: Any,
+    rows: Rows,
+    prior: Gamma,
+    *,
+    pruning: Pruning | None,
+    starts: int = 3,
+    tolerance: float = 1e-6,
+    max_sweeps: int = 2000,
+    memory: float = 256.0,
+    random_seed: int = 0,
+    alpha_w: Array | None = None,
+    alpha_lam: Array | None = None,
+    watch: Watch | None = None,
+    tick: Callable[[str], None] = lambda text: None,
+) -> BilinearFit:
+    """Ascend from several starts and keep the end with the best ELBO.
+
+    Parameters
+    ----------
+    rows
+        The likelihood with its starting values (`GaussianRows`, `LogisticRows`).
+    prior
+        Gamma(a, b) of every precision.
+    alpha_w, alpha_lam
+        Given precisions, inf = not in the model; without them they are inferred.
+    watch
+        Called with the name of each block and the state after its update.
+    """
+    rng = np.random.default_rng(random_seed)
+    fits = []
+    for name, mean in _starts(basis.shape[1], starts, rng):
+        state = first_state(basis.shape, mean, rows, alpha_w, alpha_lam)
+        ascent = Ascent(basis, state, prior, memory, watch)
+        fit = _run(ascent, name, pruning, tolerance, max_sweeps, tick)
+        if pruning is not None and pruning.reversible:
+            fit = _once_more(ascent, fit, pruning, tolerance, max_sweeps, tick)
+        fits.append(fit)
+    best = max(fits, key=lambda fit: fit.whole)
+    return best._replace(ends={fit.start: fit.whole for fit in fits})
+
+
+def _starts(size: int, count: int, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    """Means of lam to begin with; nought would be a fixed point."""
+    yield "ones", np.ones(size)
+    if count > 1:
+        yield "shares", np.full(size, 1.0 / size)
+    for k in range(count - 2):
+        yield f"random {k}", rng.standard_normal(size)
+
+
+def first_state(
+    shape: tuple[int, int, int],
+    mean: Array,
+    rows: Rows,
+    alpha_w: Array | None,
+    alpha_lam: Array | None,
+) -> State:
+    """Give every factor of q a start; precisions that are given stay, infinite ones are out."""
+    sides = []
+    for size, given in ((shape[2], alpha_w), (shape[1], alpha_lam)):
+        known = None if given is None else np.broadcast_to(given, size)
+        index = np.arange(size) if known is None else np.flatnonzero(np.isfinite(known))
+        ones = np.ones(len(index))
+        sides.append((index, Gamma(ones, ones) if known is None else Known(known[index])))
+    (samples, of_w), (features, of_lam) = sides
+    return State(
+        _narrow(np.zeros(len(samples))),
+        _narrow(mean[features]),
+        of_w,
+        of_lam,
+        rows,
+        samples,
+        features,
+    )
+
+
+def _narrow(mean: Array) -> GaussianBlock:
+    size = len(mean)
+    return GaussianBlock(mean, _START_SD * np.eye(size), size * float(np.log(_START_SD)))
+
+
+def _run(
+    ascent: Ascent,
+    start: str,
+    pruning: Pruning | None,
+    tolerance: float,
+    max_sweeps: int,
+    tick: Callable[[str], None],
+) -> BilinearFit:
+    path, sizes, calm, gain = list[float](), list[tuple[int, int]](), 0, np.inf
+    places = list[Array]()
+    while len(path) < max_sweeps and calm < _CALM:
+        bound = ascent.sweep()
+        places = [*places, ascent.place()]
+        if len(places) == 3:
+            bound, places = ascent.leap(places, bound), []
+        if path:
+            gain = (bound - path[-1]) / (1.0 + abs(bound))
+            calm = calm + 1 if gain < tolerance else 0
+        warm = pruning is not None and (len(path) + 1 >= pruning.warm_up or calm >= _CALM)
+        if pruning is not None and warm and ascent.prune(pruning):
+            calm, gain, places = -1, np.inf, []
+            bound = ascent.bound()
+        path.append(bound)
+        sizes.append((len(ascent.state.samples), len(ascent.state.features)))
+        tick(f"start {start}, sweep {len(path)}, ELBO {bound:.6g}, {sizes[-1][0]} samples, "
+             f"{sizes[-1][1]} features")  # fmt: skip
+    return BilinearFit(
+        ascent.state,
+        np.array(path),
+        np.array(sizes),
+        calm >= _CALM,
+        gain,
+        start,
+        ascent.whole_bound(),
+        {},
+    )
+
+
+def _once_more(
+    ascent: Ascent,
+    fit: BilinearFit,
+    pruning: Pruning,
+    tolerance: float,
+    max_sweeps: int,
+    tick: Callable[[str], None],
+) -> BilinearFit:
+    """Take in again what was pruned, ascend anew, and keep the better end."""
+    shape, state = ascent.basis.shape, fit.state
+    narrow, one = _START_SD**2, Gamma(np.array(1.0), np.array(1.0))
+    w, of_w = readmitted(state.w, state.alpha_w, state.samples, np.full(shape[2], narrow), one)
+    lam, of_lam = readmitted(
+        state.lam, state.alpha_lam, state.features, np.full(shape[1], narrow), one
+    )
+    whole = State(w, lam, of_w, of_lam, state.rows, np.arange(shape[2]), np.arange(shape[1]))
+    again = Ascent(ascent.basis, whole, ascent.prior, ascent.memory, ascent.watch)
+    second = _run(again, fit.start, pruning, tolerance, max_sweeps, tick)
+    return max((fit, second), key=lambda end: end.whole)

@@ -1,0 +1,85 @@
+"""`fit` with `hyper=Sampled()`: the chains of `sampled.py` as groups of a tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ardvark.errors import UnsupportedPair
+from ardvark.inference.approximate import Answer, Run, row_dataset
+from ardvark.inference.graph.compile import quick
+from ardvark.inference.graph.forms import stored_names
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.progress import progress
+from ardvark.inference.sampled.run_chains import Chains, sample_chains
+from ardvark.inference.samplers.convergence import convergence
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.tree import draws_dataset
+
+__all__ = ["fit_sampled"]
+
+INEXACT = (
+    "the weights were drawn from the approximation itself (kernel='draw'), so this is not the "
+    "posterior of the model. Use kernel='elliptical' for it."
+)
+
+
+def fit_sampled(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Sample weights and hyperparameters by the kernels of an approximation."""
+    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    if not latent.hyper:
+        raise UnsupportedPair(
+            "hyper=Sampled() has nothing to sample: the model has no free hyperparameter. Use "
+            "Exact(), NUTS() or leave hyper out."
+        )
+    rule = settings.loosened() if hasattr(settings, "loosened") else settings
+    with progress(name, run.progressbar) as tick:
+        chains = sample_chains(
+            latent, rule, settings.hyper,
+            draws=run.draws, chains=run.chains, seed=run.seed, tick=tick,
+        )  # fmt: skip
+        tick("log likelihood of the draws")
+        posterior, log_likelihood = _posterior(latent, chains)
+    sample_stats = draws_dataset(model, {"block_trials": chains.trials.astype(float)})
+    problems, numbers = convergence(posterior, sample_stats, run.draws)
+    exact = settings.hyper.kernel != "draw"
+    groups = {
+        "posterior": posterior.assign_attrs(sampling_kind="mcmc"),
+        "sample_stats": sample_stats,
+        "log_likelihood": row_dataset(latent, log_likelihood),
+    }
+    return groups, {
+        "hyper": "posterior",
+        "caption": "" if exact else INEXACT,
+        "caution": "" if exact else INEXACT,
+        "weights": list(latent.weights),
+        "converged": not problems,
+        "problems": "; ".join(problems),
+        "sampler": numbers | {"compiled": chains.compiled, "kernel": settings.hyper.kernel},
+    }
+
+
+def _posterior(latent: LatentGaussian, chains: Chains) -> tuple[xr.Dataset, Array]:
+    """Draws under the graph's names, with its Deterministics, and their log likelihood."""
+    import pymc as pm
+
+    model, named = latent.model, latent.split(chains.weights) | chains.theta
+    posterior = draws_dataset(model, {rv.name: named[rv.name] for rv in model.free_RVs})
+    shape = chains.weights.shape[:2]
+    flat = {n: np.reshape(v, (-1, *np.shape(v)[2:])) for n, v in named.items()}
+    eta = latent.eta_of(flat)
+    theta = {n: flat[n] for n in latent.hyper}
+    observed = latent.reading.observed_value
+    values = observed.eval() if not hasattr(observed, "get_value") else observed.get_value()
+    log_likelihood = latent.log_sites_of(eta, theta, values).reshape((*shape, -1))
+    derived = [n for n in stored_names(model, latent.predictor) if n not in posterior]
+    if derived:
+        with quick():
+            posterior = pm.compute_deterministics(
+                posterior, var_names=derived, model=model, extend_dataset=True,
+                progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"},
+            )  # fmt: skip
+    return posterior, log_likelihood

@@ -1,0 +1,264 @@
+"""Weights and hyperparameters drawn in turn: the full posterior, with an approximation as kernel.
+
+Two loops draw from the same posterior. Where θ is nothing but ARD precisions with Gamma priors and
+the sites are probit, logit or Gaussian, whole sweeps run in machine code (`sampled_kernels.py`), or
+with exact draws of the weights. Any other graph is swept in Python: weights by `block_moves.py`,
+each θ from its Gamma conditional where it has one, else by a slice on the real line.
+
+Chains have random numbers of their own, spawned from the seed: the draws do not depend on how many
+of them run at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ardvark.errors import UnsupportedPair
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.hyper.settings import Sampled
+from ardvark.inference.progress import Tick
+from ardvark.inference.sampled.exact_kernels import MOST_PROPOSALS, run_exact_chain
+from ardvark.inference.sampled.kernels import FREEDOM, LOGIT, PROBIT, run_chain, site_arrays
+from ardvark.inference.sampled.theta import ThetaSweep
+from ardvark.inference.sites.approximation import Approximation
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, move_block
+from ardvark.inference.threads import Watch, in_threads
+
+__all__ = ["Chains", "sample_chains"]
+
+SMALL = 200  # weights or rows: up to here a second thread of BLAS makes a sweep slower
+LOOK_EVERY = 20  # sweeps
+
+type Counts = NDArray[np.int64]
+type Chain = tuple[Array, dict[str, Array], Counts]  # weights, θ, trials
+
+
+class Chains(NamedTuple):
+    """Draws of all chains: arrays (chain, draw, ...)."""
+
+    weights: Array
+    theta: dict[str, Array]
+    trials: Counts  # of a slice; for independence 1 if accepted, else 0
+    compiled: bool
+
+
+class _Hierarchy(NamedTuple):
+    """A model whose θ are ARD precisions with Gamma priors, as arrays."""
+
+    model: SiteModel
+    family: int
+    label: Array
+    extra: Array
+    shape: Array
+    rate: Array  # 0: the precision is fixed
+
+
+def sample_chains(
+    latent: LatentGaussian,
+    rule: Approximation,
+    hyper: Sampled,
+    *,
+    draws: int,
+    chains: int,
+    seed: int,
+    tick: Tick,
+) -> Chains:
+    """Draw from the posterior of weights and hyperparameters."""
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(chains)]
+    hierarchy = _as_hierarchy(latent)
+    if hierarchy is None or type(rule).__name__ != "EP":
+        if hyper.kernel == "exact" and hierarchy is None:
+            raise UnsupportedPair(
+                "Sampled(kernel='exact') needs a probit or logit likelihood and no hyperparameter "
+                "beside ARD precisions with Gamma priors. Use kernel='elliptical'."
+            )
+        if hyper.kernel != "exact":
+            run = _chains_in_python(latent, rule, hyper, draws, streams, tick)
+            return _stacked(run, compiled=False)
+    assert hierarchy is not None
+    if hyper.kernel == "exact" and hierarchy.family not in (PROBIT, LOGIT):
+        raise UnsupportedPair(
+            f"Sampled(kernel='exact') needs a probit or logit likelihood; this one is read as "
+            f"{type(hierarchy.model.sites).__name__}. Use kernel='elliptical'."
+        )
+    one = _chain_of_exact_draws if hyper.kernel == "exact" else _chain_in_machine_code
+    total = chains * (hyper.tune + draws)
+    run = in_threads(
+        lambda i, watch: one(latent, hierarchy, hyper, draws, streams[i], watch),
+        chains,
+        look=lambda done: tick(f"sweep {done} of {total}", done / total),
+    )
+    return _stacked(run, compiled=True)
+
+
+def _stacked(run: list[Chain], compiled: bool) -> Chains:
+    weights, theta, trials = zip(*run, strict=True)
+    names = theta[0]
+    return Chains(
+        np.stack(weights),
+        {name: np.stack([part[name] for part in theta]) for name in names},
+        np.stack(trials),
+        compiled,
+    )
+
+
+# ARD precisions with Gamma priors ----------------------------------------------------------------
+
+
+def _as_hierarchy(latent: LatentGaussian) -> _Hierarchy | None:
+    """Give the arrays of such a model, None if this is another one."""
+    precisions = latent.ard_precisions
+    if not latent.hyper or set(precisions) != set(latent.hyper):
+        return None
+    theta = latent.initial_theta()
+    model = latent.at(theta)
+    arrays = site_arrays(model.sites, len(model.offset))
+    if arrays is None or model.precision is None or model.mean.any():
+        return None
+    shape, rate = np.zeros(latent.n_weights), np.zeros(latent.n_weights)
+    conditionals = latent.gamma_conditionals(np.zeros(latent.n_weights), theta)
+    for name, block in precisions.items():
+        if name not in conditionals:
+            return None
+        shape[latent.blocks[block]] = np.ravel(conditionals[name].shape) - 0.5
+        rate[latent.blocks[block]] = np.ravel(conditionals[name].rate)
+    return _Hierarchy(model, *arrays, shape, rate)
+
+
+def _start(hierarchy: _Hierarchy, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Dispersed: precisions from their prior, weights at nothing."""
+    free = hierarchy.rate > 0
+    assert hierarchy.model.precision is not None
+    alpha = np.array(hierarchy.model.precision)
+    alpha[free] = rng.standard_gamma(hierarchy.shape[free]) / hierarchy.rate[free]
+    return np.zeros(alpha.size), np.maximum(alpha, 1e-300)
+
+
+def _chain_in_machine_code(
+    latent: LatentGaussian,
+    hierarchy: _Hierarchy,
+    hyper: Sampled,
+    draws: int,
+    rng: np.random.Generator,
+    watch: Watch,
+) -> Chain:
+    model = hierarchy.model
+    on = np.isfinite(model.precision)  # type: ignore[arg-type]
+    A = np.ascontiguousarray(model.projection[:, on])
+    w, alpha = _start(hierarchy, rng)
+    d = int(on.sum())
+    weights, precisions = np.zeros((draws, d)), np.empty((draws, d))
+    trials = np.empty(draws, np.int64)
+    run_chain(
+        A, np.ascontiguousarray(A.T), model.offset, hierarchy.family, hierarchy.label,
+        hierarchy.extra, hierarchy.shape[on], hierarchy.rate[on], w[on], alpha[on],
+        hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale, rng,
+        weights, precisions, trials, watch,
+    )  # fmt: skip
+    return _everywhere(latent, on, weights, precisions, trials)
+
+
+def _chain_of_exact_draws(
+    latent: LatentGaussian,
+    hierarchy: _Hierarchy,
+    hyper: Sampled,
+    draws: int,
+    rng: np.random.Generator,
+    watch: Watch,
+) -> Chain:
+    model = hierarchy.model
+    on = np.isfinite(model.precision)  # type: ignore[arg-type]
+    B = np.ascontiguousarray(hierarchy.label[:, None] * model.projection[:, on])
+    alpha = _start(hierarchy, rng)[1][on]
+    weights, precisions = np.empty((draws, alpha.size)), np.empty((draws, alpha.size))
+    trials = np.empty(draws, np.int64)
+    found = run_exact_chain(
+        B, hierarchy.label * model.offset, hierarchy.family == LOGIT, hierarchy.shape[on],
+        hierarchy.rate[on], alpha, np.ones(len(B)), hyper.tune, hyper.scale, rng, weights,
+        precisions, trials, watch,
+    )  # fmt: skip
+    if not found:
+        raise RuntimeError(
+            f"none of {MOST_PROPOSALS} proposals of exact draws was accepted, for {B.shape[0]} "
+            f"rows and {B.shape[1]} weights. Use Sampled(kernel='elliptical')."
+        )
+    return _everywhere(latent, on, weights, precisions, trials)
+
+
+def _everywhere(
+    latent: LatentGaussian, on: NDArray[np.bool_], weights: Array, precisions: Array, trials: Counts
+) -> Chain:
+    """Weights that are off are nothing, at an infinite precision."""
+    all_weights = np.zeros((len(weights), on.size))
+    all_precisions = np.full((len(weights), on.size), np.inf)
+    all_weights[:, on], all_precisions[:, on] = weights, precisions
+    return all_weights, _named(latent, all_precisions), trials
+
+
+def _named(latent: LatentGaussian, precisions: Array) -> dict[str, Array]:
+    return {
+        name: precisions[:, latent.blocks[block]].reshape((-1, *latent.shapes[name]))
+        for name, block in latent.ard_precisions.items()
+    }
+
+
+# Any graph ---------------------------------------------------------------------------------------
+
+
+def _chains_in_python(
+    latent: LatentGaussian,
+    rule: Approximation,
+    hyper: Sampled,
+    draws: int,
+    streams: list[np.random.Generator],
+    tick: Tick,
+) -> list[Chain]:
+    """Sweep chain after chain; small matrices get one thread of BLAS, more would only wait."""
+    each = hyper.tune + draws
+    total, sweep, run = each * len(streams), ThetaSweep(latent), list[Chain]()
+    small = min(latent.n_weights, len(latent.affine_map(latent.initial_theta())[1])) < SMALL
+    with threadpool_limits(1, "blas") if small else nullcontext():
+        for rng in streams:
+
+            def look(done: int, before: int = each * len(run)) -> None:
+                tick(f"sweep {before + done} of {total}", (before + done) / total)
+
+            run.append(_sweep_in_python(latent, rule, hyper, draws, rng, sweep, look))
+    return run
+
+
+def _sweep_in_python(
+    latent: LatentGaussian,
+    rule: Approximation,
+    hyper: Sampled,
+    draws: int,
+    rng: np.random.Generator,
+    sweep: ThetaSweep,
+    look: Callable[[int], None],
+) -> Chain:
+    theta = sweep.start(rng)
+    w = latent.prior(theta)[0]
+    weights, trials = np.empty((draws, latent.n_weights)), np.empty(draws, np.int64)
+    kept: dict[str, list[Array]] = {name: [] for name in latent.hyper}
+    for i in range(-hyper.tune, draws):
+        model = latent.at(theta)
+        q, _ = approximate_or_prior(rule, model)
+        moved = move_block(model, q, w, rng, hyper.kernel, FREEDOM)
+        w = moved.weights
+        theta = sweep.move(w, theta, rng)
+        if i >= 0:
+            weights[i] = w
+            trials[i] = moved.trials if hyper.kernel == "elliptical" else moved.moved
+            for name, value in theta.items():
+                kept[name].append(value)
+        if i % LOOK_EVERY == 0:
+            look(i + hyper.tune)
+    return weights, {name: np.array(values) for name, values in kept.items()}, trials

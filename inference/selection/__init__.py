@@ -1,0 +1,6 @@
+"""Feature selection: rank the inputs, walk along the ranking, let a learner judge.
+
+In: inputs, a target and a rule. Out: the subsets tried, their scores and the one chosen. Open
+`run.py` first (`av.select_features`), then `walk.py`; `svm.py` on `smo.py` and `learners.py`
+judge.
+"""

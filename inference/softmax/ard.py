@@ -1,0 +1,112 @@
+"""Precisions of a softmax model by its own Laplace evidence: fixed points and gradient.
+
+    gamma_kj = 1 - alpha_kj V_kj,kj
+    "mackay":   alpha_kj <- gamma_kj / m_kj²            as in `fixed_point.py`, K classes at a time
+    "em":       alpha_kj <- 1 / (m_kj² + V_kj,kj)
+    `ascend`:   L-BFGS on the logs, with the exact gradient of the evidence
+
+The fixed points are those of the evidence under a fixed curvature; the gradient has the term that
+they lack, the move of the curvature with the mode, so the two do not end at the same place.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ardvark.inference.ard.fixed_point import UPDATES
+from ardvark.inference.ard.sequential_ard import BOUNDS
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.softmax.laplace import MultinomialFit
+from ardvark.inference.softmax.model import SoftmaxModel
+
+__all__ = ["Climb", "ascend", "fixed_point_softmax", "softmax_bounds"]
+
+_FLAT = 1e-5  # slope in a log, relative to 1 + |value|
+
+Fit = Callable[[SoftmaxModel, Array | None], MultinomialFit]  # model, weights to start from
+
+
+class Climb(NamedTuple):
+    """Where a search over precisions has ended."""
+
+    precision: Array  # (K, d), inf = pruned
+    fit: MultinomialFit
+    steps: int
+    converged: bool
+
+
+def softmax_bounds(projection: Array) -> tuple[Array, Array]:
+    """Least and largest precision of each column: `BOUNDS` times mean phi²."""
+    scale = np.mean(np.square(projection), axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return BOUNDS[0] * scale, BOUNDS[1] * scale
+
+
+def fixed_point_softmax(
+    model: SoftmaxModel,
+    fit: Fit,
+    *,
+    algorithm: str,
+    tolerance: float = 1e-6,
+    max_steps: int = 5000,
+    tick: Callable[[str], None] | None = None,
+) -> Climb:
+    """Update every precision in each step until none that matters moves; weights only leave.
+
+    `tolerance` is on the change of log alpha times gamma.
+    """
+    update, bounds = UPDATES[algorithm], softmax_bounds(model.projection)
+    least, largest = (np.broadcast_to(bound, model.precision.shape) for bound in bounds)
+    found = fit(model, None)
+    for step in range(max_steps + 1):
+        on, variance = found.model.on, found.marginal_variance
+        alpha = found.model.precision
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wanted = update(alpha[on], found.mean[on], variance[on])
+        wanted = np.maximum(np.where(np.isnan(wanted), np.inf, wanted), least[on])
+        wanted[wanted > largest[on]] = np.inf
+        gamma = np.clip(1.0 - alpha[on] * variance[on], 0.0, 1.0)
+        with np.errstate(invalid="ignore"):
+            worst = float(np.nanmax(np.abs(np.log(wanted / alpha[on])) * gamma, initial=0.0))
+        settled = worst <= tolerance
+        if settled or step == max_steps or np.isinf(wanted).all():
+            return Climb(alpha, found, step, bool(settled and found.converged))
+        precision = np.full(alpha.shape, np.inf)
+        precision[on] = wanted
+        found = fit(replace(model, precision=precision), found.mean)
+        if tick is not None:
+            tick(f"step {step + 1}, log evidence {found.log_evidence:.4f}")
+    raise AssertionError("the loop returns")
+
+
+def ascend(
+    value_and_gradient: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    bounds: list[tuple[float, float]],
+    *,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Array, bool]:
+    """Maximise over logs: where it ended, and whether it had settled there."""
+
+    def minus(x: Array) -> tuple[float, Array]:
+        value, gradient = value_and_gradient(x)
+        return -value, -gradient
+
+    size = 1.0 + abs(value_and_gradient(start)[0])
+    end = minimize(
+        minus,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"ftol": 0.1 * tolerance / size, "gtol": 1e-7 * size, "maxiter": max_steps},
+    )
+    low, high = np.array(bounds).T
+    blocked = ((end.x <= low) & (end.jac > 0)) | ((end.x >= high) & (end.jac < 0))
+    slope = float(np.abs(np.where(blocked, 0.0, end.jac)).max(initial=0.0))
+    # A line search that fails where the slope is rounding has found the top all the same.
+    return np.asarray(end.x), bool(end.status == 0 or slope <= _FLAT * size)

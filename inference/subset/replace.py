@@ -1,0 +1,90 @@
+"""A probit's member is replaced by an input like it, its latent utilities integrated out.
+
+Given the utilities z of a nearly separable problem, the member with a large weight can hardly be
+replaced, even by a column that says the same: z has been drawn around it. This move does not hold
+z. A member i at random leaves; who comes is drawn by likeness to it,
+
+    c(j | i) = c_ij / Σ_l c_il,  l outside,       c_ij = corr(x_i, x_j)² + LEAST
+
+and all weights come from the Student-t of the target subset's Laplace fit (`subset_gaussian.py`) at
+the present precisions. The size stays, so the prior of the subset is in no ratio:
+
+    log r = log p(t, w' | I') - log p(t, w | I) + log q(w | I) - log q(w' | I')
+            + log c(i | j) - log c(j | i)
+
+The utilities are drawn anew from the weights right after it.
+"""
+
+from math import exp, log
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ardvark.inference.subset.laplace_fit import (
+    FIXED,
+    draw_weights,
+    laplace,
+    log_joint,
+    log_proposal,
+)
+
+__all__ = ["likeness", "log_choice", "replace_member"]
+
+LEAST = 0.02
+ROUGH = 1e-2  # squared length of the last step of a fit: any function of I and alpha proposes
+
+
+def likeness(A: Any) -> Any:
+    """Give c for all pairs of columns of A, the first of which is the constant."""
+    near = np.zeros((A.shape[1], A.shape[1]))
+    centred = A[:, 1:] - A[:, 1:].mean(axis=0)
+    centred /= np.maximum(np.sqrt((centred**2).sum(axis=0)), 1e-300)
+    near[1:, 1:] = (centred.T @ centred) ** 2 + LEAST
+    return near
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_choice(i, j, place, near):  # type: ignore[no-untyped-def]
+    """Log c(j | i) where i is about to leave: l runs over who is outside."""
+    total = 0.0
+    for m in range(1, near.shape[0]):
+        if place[m] < 0:
+            total += near[i, m]
+    return log(near[i, j] / total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def replace_member(k, members, place, weights, A, sign, alpha, near, space, rng):  # type: ignore[no-untyped-def]
+    """Try it once; members, places and weights are changed if it is accepted."""
+    mode, L, work, other, trial = space
+    at = 1 + int(rng.random() * (k - 1))
+    i = members[at]
+    total = 0.0
+    for m in range(1, near.shape[0]):
+        if place[m] < 0:
+            total += near[i, m]
+    left, j = rng.random() * total, -1
+    for m in range(1, near.shape[0]):
+        if place[m] < 0:
+            j = m
+            left -= near[i, m]
+            if left < 0.0:
+                break
+    laplace(k, members, A, sign, True, alpha, FIXED, 1.0, 1.0, mode, L, work, ROUGH)
+    log_r = log_proposal(k, weights, mode, L) - log_choice(i, j, place, near)
+    log_r -= log_joint(k, weights, members, A, sign, True, alpha, FIXED, 1.0, 1.0)
+    other[:k] = members[:k]
+    other[at] = j
+    laplace(k, other, A, sign, True, alpha, FIXED, 1.0, 1.0, mode, L, work, ROUGH)
+    draw_weights(k, mode, L, work[1], trial, rng)
+    log_r += log_joint(k, trial, other, A, sign, True, alpha, FIXED, 1.0, 1.0)
+    log_r -= log_proposal(k, trial, mode, L)
+    place[i], place[j] = -1, at
+    log_r += log_choice(j, i, place, near)
+    if log_r >= 0.0 or rng.random() < exp(log_r):
+        members[at] = j
+        weights[:k] = trial[:k]
+        return True
+    place[i], place[j] = at, -1
+    return False

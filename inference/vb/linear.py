@@ -1,0 +1,238 @@
+"""Mean-field VB of linear models: q(w) q(alpha) q(noise), w in one Gaussian block.
+
+    eta = A w + o        w_j ~ N(m_j, 1/alpha_g(j))        alpha_g ~ Gamma(a_g, b_g)
+
+Bishop & Tipping 2000 (BT00) is this with one precision for each weight; a precision may also be
+shared by several weights, or given. Notation as in `gaussian.py`; the Gaussian algebra is that of
+`posterior.py`, in weight space or in function space, whichever is smaller.
+
+| block      | code               |
+|------------|--------------------|
+| Q(w)       | `condition`        |
+| Q(alpha)   | `conjugate`        |
+| Q(noise)   | `Rows.tightened`   |
+| the bound  | `elbo`             |
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.model import Prior, SiteModel
+from ardvark.inference.sites.posterior import Posterior, condition
+from ardvark.inference.vb.blocks import Gamma, Index, Mask, Precisions, conjugate, weights_term
+from ardvark.inference.vb.rows import Rows
+from ardvark.inference.vb.vb import Pruning
+
+__all__ = ["LinearFit", "LinearState", "PrecisionPlan", "ascend_linear", "elbo"]
+
+_CALM = 3  # sweeps in a row that must gain less than the tolerance
+_FIRST = (1.0, 100.0, 0.01)  # precisions of the starts, times the typical one
+_LONGEST = 64.0  # leap, in sweeps or so
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionPlan:
+    """Which precision each weight has."""
+
+    group: Index  # (d,) index of its Gamma, -1 = given
+    given: Array  # (d,) where group is -1; inf = the weight is off
+    prior: Gamma  # (g,)
+
+    @property
+    def count(self) -> Array:
+        """Weights of each group."""
+        return np.bincount(self.group[self.group >= 0], minlength=len(self.prior.shape)).astype(
+            float
+        )
+
+    def spread(self, of_groups: Array, given: Array) -> Array:
+        """One value for each weight, from one for each group."""
+        held = self.group >= 0
+        values = given.copy()
+        values[held] = of_groups[self.group[held]]
+        return values
+
+    def sums(self, of_weights: Array, on: Mask) -> Array:
+        """Sum over the weights of each group."""
+        held = (self.group >= 0) & on
+        return np.bincount(
+            self.group[held], weights=of_weights[held], minlength=len(self.prior.shape)
+        )
+
+
+class LinearState(NamedTuple):
+    """Every factor of q."""
+
+    posterior: Posterior  # q(w)
+    alpha: Precisions  # of each group
+    rows: Rows
+
+
+class LinearFit(NamedTuple):
+    """The best end of several starts."""
+
+    state: LinearState
+    active: Mask  # (d,)
+    elbo: Array  # by sweep
+    converged: bool
+    gain: float
+    ends: tuple[float, ...]
+
+
+def elbo(plan: PrecisionPlan, state: LinearState) -> float:
+    """The bound, every constant and hyperprior in it, from the factors of q alone."""
+    q = state.posterior
+    on = q.prior.on
+    second = (q.mean - q.prior.model.mean) ** 2 + q.marginal_variance
+    with np.errstate(divide="ignore"):
+        mean = plan.spread(state.alpha.mean, plan.given)[on]
+        mean_log = plan.spread(state.alpha.mean_log, np.log(plan.given))[on]
+    half_log_det = -(q.half_log_det + q.prior.half_log_det_precision)
+    alive = plan.sums(np.ones(len(on)), on) > 0
+    value = state.rows.parabola.value(q.eta_mean, q.eta_mean**2 + q.eta_variance)
+    value += weights_term(mean_log, mean, second[on], half_log_det)
+    return value + state.rows.minus_kl + state.alpha.kept(alive).minus_kl(plan.prior.kept(alive))
+
+
+class _Ascent:
+    def __init__(
+        self,
+        arrays: SiteModel,
+        plan: PrecisionPlan,
+        rows: Rows,
+        first: float,
+        watch: Callable[[str, LinearState], None] | None,
+    ) -> None:
+        self.arrays, self.plan, self.watch = arrays, plan, watch
+        self.active = (plan.group >= 0) | np.isfinite(plan.given)
+        scale = first * plan.prior.mean
+        self.alpha: Precisions = Gamma(np.ones_like(scale), 1.0 / scale)
+        self.rows, self.posterior = rows, self._gaussian(rows)
+
+    @property
+    def state(self) -> LinearState:
+        return LinearState(self.posterior, self.alpha, self.rows)
+
+    def _gaussian(self, rows: Rows) -> Posterior:
+        precision = self.plan.spread(self.alpha.mean, self.plan.given)
+        precision[~self.active] = np.inf
+        old, parabola = self.arrays, rows.parabola
+        model = SiteModel(old.mean, old.projection, old.offset, old.sites, precision)
+        return condition(Prior(model), parabola.precision, parabola.shift)
+
+    def _seen(self, name: str) -> None:
+        if self.watch is not None:
+            self.watch(name, self.state)
+
+    def sweep(self) -> float:
+        self.posterior = self._gaussian(self.rows)
+        self._seen("w")
+        q = self.posterior
+        if self.plan.prior.shape.size:
+            second = (q.mean - self.arrays.mean) ** 2 + q.marginal_variance
+            count = self.plan.sums(np.ones(len(second)), self.active)
+            total = self.plan.sums(second, self.active)
+            self.alpha = conjugate(self.plan.prior, total, count)
+            self._seen("alpha")
+        self.rows = self.rows.tightened(q.eta_mean, q.eta_mean**2 + q.eta_variance)
+        self._seen("rows")
+        return elbo(self.plan, self.state)
+
+    def leap(self, path: list[Array], before: float) -> float:
+        """Extrapolate the precisions of three sweeps; stay only if the ELBO is higher."""
+        first, second = path[1] - path[0], path[2] - 2.0 * path[1] + path[0]
+        length = min(float(np.linalg.norm(first) / max(np.linalg.norm(second), 1e-300)), _LONGEST)
+        if length <= 1.0:
+            return before
+        kept, watch = self.state, self.watch
+        self.watch = None  # a trial is no step
+        rate = np.exp(path[0] + 2.0 * length * first + length**2 * second)  # Var08, scheme S3
+        assert isinstance(self.alpha, Gamma)
+        self.alpha = Gamma(self.alpha.shape, rate)
+        bound = self.sweep()
+        self.watch = watch
+        if not bound > before:
+            self.posterior, self.alpha, self.rows = kept
+            return before
+        self._seen("leap")
+        return bound
+
+    def prune(self, pruning: Pruning) -> bool:
+        q = self.posterior
+        size = np.abs(q.mean)
+        if pruning.by == "size":
+            size = np.sqrt(q.mean**2 + q.marginal_variance)
+        size = size * np.sqrt(np.mean(self.arrays.projection**2, axis=0))  # what it adds to eta
+        free = self.plan.group >= 0
+        small = self.active & free & (size < pruning.threshold * size[self.active].max())
+        if not small.any():
+            return False
+        self.active = self.active & ~small
+        self.posterior = self._gaussian(self.rows)
+        return True
+
+
+def ascend_linear(
+    arrays: SiteModel,
+    plan: PrecisionPlan,
+    rows: Rows,
+    *,
+    pruning: Pruning | None,
+    starts: int = 1,
+    tolerance: float = 1e-6,
+    max_sweeps: int = 2000,
+    watch: Callable[[str, LinearState], None] | None = None,
+    tick: Callable[[str], None] = lambda text: None,
+) -> LinearFit:
+    """Coordinate ascent from several starts; the end with the best ELBO.
+
+    Parameters
+    ----------
+    arrays
+        Prior mean, projection and offset; its precision and sites are not looked at.
+    rows
+        The likelihood with its starting values.
+    watch
+        Called with the name of each block and the state after its update.
+    """
+    fits = []
+    for first in _FIRST[:starts]:
+        ascent = _Ascent(arrays, plan, rows, first, watch)
+        fit = _run(ascent, pruning, tolerance, max_sweeps, tick)
+        if pruning is not None and pruning.reversible and not fit.active.all():
+            ascent.active = (plan.group >= 0) | np.isfinite(plan.given)
+            again = _run(ascent, pruning, tolerance, max_sweeps, tick)
+            fit = max((fit, again), key=lambda end: end.elbo[-1])
+        fits.append(fit)
+    best = max(fits, key=lambda fit: fit.elbo[-1])
+    return best._replace(ends=tuple(float(fit.elbo[-1]) for fit in fits))
+
+
+def _run(
+    ascent: _Ascent,
+    pruning: Pruning | None,
+    tolerance: float,
+    max_sweeps: int,
+    tick: Callable[[str], None],
+) -> LinearFit:
+    path, places, calm, gain = list[float](), list[Array](), 0, np.inf
+    while len(path) < max_sweeps and calm < _CALM:
+        bound = ascent.sweep()
+        if isinstance(ascent.alpha, Gamma) and ascent.alpha.rate.size:
+            places = [*places, np.log(ascent.alpha.rate)]
+        if len(places) == 3:
+            bound, places = ascent.leap(places, bound), []
+        if path:
+            gain = (bound - path[-1]) / (1.0 + abs(bound))
+            calm = calm + 1 if gain < tolerance else 0
+        warm = pruning is not None and (len(path) + 1 >= pruning.warm_up or calm >= _CALM)
+        if pruning is not None and warm and ascent.prune(pruning):
+            calm, gain, places = -1, np.inf, []
+            bound = elbo(ascent.plan, ascent.state)
+        path.append(bound)
+        tick(f"sweep {len(path)}, ELBO {bound:.6g}, {int(ascent.active.sum())} weights")
+    return LinearFit(ascent.state, ascent.active, np.array(path), calm >= _CALM, gain, ())
