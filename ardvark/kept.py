@@ -29,7 +29,7 @@ def run_key(prepared: Prepared, method: str, settings: Any, task: Task) -> str:
     """Sum up all that an answer depends on: data, model, method, settings, seed, version."""
     import hashlib
 
-    from ardvark.diagnostics.report.describe import installed
+    from ardvark.diagnostics.reading import installed
     from ardvark.inference.fit import named_method
     from ardvark.inference.tree import describe
 
@@ -48,7 +48,7 @@ def data_key(prepared: Prepared) -> str:
     """Sum up the rows that are fitted: inputs with their names, and target."""
     import numpy as np
 
-    from ardvark.diagnostics.report.describe import fingerprint
+    from ardvark.diagnostics.reading import fingerprint
 
     data = prepared.data
     return fingerprint(data.X, data.t, np.array([*data.feature_names, data.target_name]))

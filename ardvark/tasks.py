@@ -255,7 +255,7 @@ def _how_long(settings: Any, task: Task) -> str:
     """Name the budget of chains that go on until their checks pass."""
     if getattr(settings, "until", None) is None:
         return ""
-    from ardvark.inference.samplers.until import looks_at
+    from ardvark.inference.until import looks_at
 
     most = looks_at(task.draws, settings.until, settings.most_draws)[-1]
     return f" until its checks pass, at most {most} draws a chain"

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.compare.reference import arviz
+from ardvark.diagnostics.reading import arviz, sampling_kind
 from ardvark.diagnostics.relevance.compare import check_fits
-from ardvark.diagnostics.relevance.relevance import sampling_kind
 
 __all__ = ["held_variables", "summary"]
 

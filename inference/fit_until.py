@@ -10,7 +10,7 @@ from ardvark.inference.approximate import Answer, Run
 from ardvark.inference.methods import METHODS
 from ardvark.inference.routes import family_of
 from ardvark.inference.samplers.convergence import mixed
-from ardvark.inference.samplers.until import looks_at, spent
+from ardvark.inference.until import looks_at, spent
 
 __all__ = ["fit_until"]
 

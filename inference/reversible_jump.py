@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ardvark.errors import InputError
-from ardvark.inference.samplers.until import check_until
+from ardvark.inference.until import check_until
 from ardvark.models.checks import as_count, one_of, positive_integer
 
 __all__ = ["PROPOSALS", "Plan", "ReversibleJump"]

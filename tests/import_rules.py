@@ -29,8 +29,8 @@ NOT_FOR_ARRAYS |= {"xarray", "pandas", "nutpie"}
 # The layer of a file of `inference` follows from its place.
 ABOVE_ARRAYS = ("graph", "steps", "hyper", "samplers", "bridge")  # sub-packages
 ARRAYS_THERE = ("samplers.elliptical_slice", "samplers.chain_statistics", "samplers.short_chains")
-ARRAYS_THERE += ("samplers.until", "bridge.bridge")
-ARRAYS_AT_THE_DOOR = ("laplace", "reversible_jump", "threads")
+ARRAYS_THERE += ("bridge.bridge",)
+ARRAYS_AT_THE_DOOR = ("laplace", "reversible_jump", "threads", "until")
 ABOVE_BY_NAME = ("tree", "reading", "hyper", "theta")  # and run*.py
 WALK_GRAPHS = ("graph", "steps", "bridge")
 COMMANDS = ("ardvark.cli", "ardvark.commands", "ardvark.kept", "ardvark.tasks")

@@ -10,10 +10,11 @@ import xarray as xr
 from synthetic_trees import gaussian_tree, replaced
 
 from ardvark.diagnostics.plots import report as figures
+from ardvark.diagnostics.reading import fingerprint
 from ardvark.diagnostics.report import describe
 from ardvark.diagnostics.report import report as report_module
 from ardvark.diagnostics.report.case import choose_reference
-from ardvark.diagnostics.report.describe import describe_data, fingerprint, separation
+from ardvark.diagnostics.report.describe import describe_data, separation
 from ardvark.diagnostics.report.report import report
 from ardvark.diagnostics.words import duration, number, plain
 from ardvark.errors import InputError

@@ -12,7 +12,7 @@ from ardvark.cli import main
 from ardvark.errors import ConvergenceWarning, InputError
 from ardvark.inference.samplers.convergence import mixed
 from ardvark.inference.samplers.nuts import NUTS, sample_nuts
-from ardvark.inference.samplers.until import looks_at
+from ardvark.inference.until import looks_at
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(60, 3))

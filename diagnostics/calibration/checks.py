@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.relevance.relevance import element_labels
+from ardvark.diagnostics.reading import element_labels
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
 from ardvark.models.checks import Seed, as_seed

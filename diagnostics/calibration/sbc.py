@@ -28,7 +28,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.diagnostics.calibration.replication import Replicator
-from ardvark.diagnostics.report.describe import fingerprint, installed
+from ardvark.diagnostics.reading import fingerprint, installed
 from ardvark.diagnostics.storage.atomic import is_leftover, locked, write_text
 from ardvark.diagnostics.storage.processes import end_with_parent
 from ardvark.errors import AccuracyWarning, InputError

@@ -29,7 +29,7 @@ import xarray as xr
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtr
 
-from ardvark.diagnostics.compare.reference import arviz
+from ardvark.diagnostics.reading import arviz
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.graph.fingerprint import require_model, require_same_data

@@ -38,18 +38,18 @@ from ardvark.diagnostics.compare.modes import missed_mode
 from ardvark.diagnostics.compare.psis import LooRows, error_of_sum, khat, loo_rows, summed
 from ardvark.diagnostics.compare.reference import (
     REFERENCE,
-    arviz,
-    has_rows,
-    held_values,
     integrates_hyperparameters,
     relation,
     same_hyperparameters,
 )
 from ardvark.diagnostics.compare.verdict import conclusion
-from ardvark.diagnostics.relevance.relevance import (
+from ardvark.diagnostics.reading import (
+    arviz,
     constant_columns,
     draws_of,
     element_labels,
+    has_rows,
+    held_values,
     moments,
     sampling_kind,
     weight_variables,

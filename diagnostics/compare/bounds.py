@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.diagnostics.compare.psis import khat
-from ardvark.diagnostics.relevance.relevance import constant_columns, draws_of, weight_variables
+from ardvark.diagnostics.reading import constant_columns, draws_of, weight_variables
 
 __all__ = ["Bounds", "bounds"]
 

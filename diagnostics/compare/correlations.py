@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.relevance.relevance import constant_columns
+from ardvark.diagnostics.reading import constant_columns
 
 __all__ = ["CorrelationError", "correlation_error", "correlation_matrix"]
 

@@ -12,7 +12,7 @@ import json
 
 import xarray as xr
 
-from ardvark.diagnostics.relevance.relevance import WITHOUT_WEIGHTS
+from ardvark.diagnostics.reading import WITHOUT_WEIGHTS
 
 __all__ = ["in_invariants"]
 

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 from ardvark.diagnostics.compare.judges import choose_reference
 from ardvark.diagnostics.compare.psis import LooRows, cavity_rows, error_of_sum, psis_rows
-from ardvark.diagnostics.relevance.relevance import sampling_kind
+from ardvark.diagnostics.reading import sampling_kind
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.arguments import check_trees
 from ardvark.inference.graph.fingerprint import require_model, require_same_data

@@ -16,9 +16,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.compare.reference import arviz
-from ardvark.diagnostics.relevance.relevance import (
+from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
+    arviz,
     constant_columns,
     draws_of,
     sampling_kind,

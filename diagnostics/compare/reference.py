@@ -10,18 +10,21 @@ chains to disagree: for them R-hat and effective sizes would be numbers without 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.relevance.relevance import (
+from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
+    arviz,
     constant_columns,
     draws_of,
     element_labels,
+    group_variables,
+    has_rows,
+    held_values,
     sampling_kind,
     weight_variables,
 )
@@ -120,7 +123,9 @@ def same_hyperparameters(tree: xr.DataTree, reference: xr.DataTree) -> bool:
         return False
     ours, theirs = _values(tree), _values(reference)
     held = {*held_values(tree), *held_values(reference)}
-    given = {*_group(tree, "constant_data")} & {*_group(reference, "constant_data")}
+    given = {*group_variables(tree, "constant_data")} & {
+        *group_variables(reference, "constant_data")
+    }
     return all(
         name in ours and name in theirs and _equal(ours[name], theirs[name])
         for name in held | given
@@ -136,38 +141,11 @@ def integrates_hyperparameters(tree: xr.DataTree) -> bool:
     return bool(tree.attrs.get("hyper", "posterior") == "posterior")
 
 
-def held_values(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    """Hyperparameters of the posterior group that never move, by value."""
-    posterior = tree["posterior"].dataset
-    names = set(map(str, posterior.data_vars)) - set(weight_variables(tree))
-    return {
-        name: posterior[name].isel(chain=0, draw=0, drop=True)
-        for name in names
-        if not has_rows(tree, posterior[name]) and constant_columns(draws_of(posterior[name])).all()
-    }
-
-
-def has_rows(tree: xr.DataTree, variable: xr.DataArray) -> bool:
-    """Tell a predictor, which has the dimension of the observations, from a parameter."""
-    groups = _group(tree, "log_likelihood"), _group(tree, "observed_data")
-    rows = {dim for group in groups for observed in group.values() for dim in observed.dims}
-    return bool((rows - set(SAMPLE_DIMS)) & set(variable.dims))
-
-
-def arviz() -> Any:
-    """Import ArviZ's statistics when they are needed: they take seconds."""
-    return import_module("arviz_stats")
-
-
 # ------------------------------------------------------------------------------- like with like
 
 
-def _group(tree: xr.DataTree, name: str) -> dict[Any, xr.DataArray]:
-    return dict(tree[name].data_vars) if name in tree.children else {}
-
-
 def _values(tree: xr.DataTree) -> dict[Any, xr.DataArray]:
-    return _group(tree, "fit") | _group(tree, "constant_data") | held_values(tree)
+    return group_variables(tree, "fit") | group_variables(tree, "constant_data") | held_values(tree)
 
 
 def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:

@@ -23,7 +23,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from ardvark.diagnostics.relevance.relevance import sampling_kind
+from ardvark.diagnostics.reading import sampling_kind
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.models.checks import Seed, as_seed, positive_integer

@@ -28,16 +28,18 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.relevance.relevance import (
-    KINDS,
+from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
     WITHOUT_WEIGHTS,
     draws_of,
-    feature_variables,
     moments,
+    sampling_kind,
+)
+from ardvark.diagnostics.relevance.relevance import (
+    KINDS,
+    feature_variables,
     relevance,
     relevance_of_weights,
-    sampling_kind,
 )
 from ardvark.diagnostics.relevance.subsets import inclusion
 from ardvark.errors import InputError

@@ -23,7 +23,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.relevance.relevance import draws_of, element_labels, weight_variables
+from ardvark.diagnostics.reading import draws_of, element_labels, weight_variables
 from ardvark.diagnostics.relevance.subsets import indicators, mean_and_error
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree

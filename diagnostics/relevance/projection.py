@@ -30,8 +30,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.compare.reference import arviz
 from ardvark.diagnostics.compare.verdict import KHAT_LIMITS
+from ardvark.diagnostics.reading import arviz
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.graph.read import read_model

@@ -1,8 +1,5 @@
 """Which features matter, read from a result tree (which subsets of them: `subsets.py`).
 
-The weights of a tree are found in this order: the root attribute ``weights`` (a JSON list of
-variable names), the names in its ``fit`` group, the names of the zoo (``WEIGHT_NAMES``).
-
 Relevance is |mean| / sqrt(mean² + sd²), the square root of the share of E[w²] that is the mean. It
 lies in [0, 1), does not depend on the scale of the column, grows with the signal |mean| / sd (2 sd
 from zero is 0.89) and is 0 for a pruned weight. Unlike the probability of the sign it does not
@@ -21,9 +18,6 @@ constant. Without a sample the features only make a constant, and none of them i
 a sample without a feature.
 """
 
-import json
-import re
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,32 +25,30 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ardvark.diagnostics.reading import (
+    SAMPLE_DIMS,
+    WITHOUT_WEIGHTS,
+    draws_of,
+    element_labels,
+    moments,
+    weight_variables,
+)
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
 
 __all__ = [
-    "constant_columns",
-    "draws_of",
-    "element_labels",
     "feature_variables",
-    "moments",
     "relevance",
     "relevance_of_weights",
-    "sampling_kind",
-    "weight_variables",
 ]
 
 type Array = NDArray[np.float64]
 
-SAMPLE_DIMS = ("chain", "draw")
-WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
 INPUT_SCALE = "input_scale"  # what kernels with a scale per input call it
 ARD = "kappa_a"  # what the covariance of a process calls its own
 SIDES = {"features": ("lam", "feature_term"), "samples": ("w", "sample_term")}
 CONSTANT = "constant"
 KINDS = ("features", "samples", "weights")
-WITHOUT_WEIGHTS = ("rbf_mixture",)  # models in which an input is in the subset or not
-USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
 
 def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
@@ -125,68 +117,6 @@ def _by_inclusion(tree: xr.DataTree) -> pd.DataFrame:
     inclusion = fit["inclusion"].to_numpy() if "inclusion" in fit else counted
     index = pd.Index(element_labels(included), name="feature")
     return pd.DataFrame({"inclusion": inclusion, "relevance": inclusion}, index=index)
-
-
-# ---------------------------------------------------------------- what a tree says of its weights
-
-
-def weight_variables(tree: xr.DataTree) -> tuple[str, ...]:
-    """Names of the weight variables in the posterior, () if the tree does not tell."""
-    posterior = tree["posterior"].data_vars
-    for names in (_listed(tree), _in_fit_group(tree)):
-        variables = tuple(dict.fromkeys(re.sub(r"\[.*\]$", "", name) for name in names))
-        if variables and all(name in posterior for name in variables):
-            return variables
-    if tree.attrs.get("model") == USER_GRAPH:
-        return ()
-    return tuple(name for name in WEIGHT_NAMES if name in posterior)
-
-
-def _listed(tree: xr.DataTree) -> list[str]:
-    return [str(name) for name in json.loads(tree.attrs.get("weights", "[]"))]
-
-
-def _in_fit_group(tree: xr.DataTree) -> list[str]:
-    """Names of all weights, or of the kept ones where the fit does not list all."""
-    for name in ("active", "mean_vector"):
-        if "fit" in tree.children and name in tree["fit"].data_vars:
-            return element_labels(tree["fit"].dataset[name])
-    return []
-
-
-def sampling_kind(tree: xr.DataTree) -> str:
-    """``"iid"`` for independent draws, ``"mcmc"`` for anything else: the careful reading."""
-    return "iid" if tree["posterior"].attrs.get("sampling_kind") == "iid" else "mcmc"
-
-
-def element_labels(variable: xr.DataArray, name: str | None = None) -> list[str]:
-    """Label each element of a variable by its coordinates: ``x0``, or ``w[x0]`` with a name."""
-    dims = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
-    if not dims:
-        return [name or str(variable.name)]
-    values = [
-        variable[d].to_numpy() if d in variable.coords else range(variable.sizes[d]) for d in dims
-    ]
-    labels = [", ".join(map(str, combination)) for combination in product(*values)]
-    return [f"{name}[{label}]" for label in labels] if name else labels
-
-
-def draws_of(variable: xr.DataArray) -> Array:
-    """Draws as an array (chain, draw, element), elements in the order of ``element_labels``."""
-    values = variable.transpose(*SAMPLE_DIMS, ...).to_numpy()
-    return values.reshape(*values.shape[:2], -1).astype(float)
-
-
-def constant_columns(draws: Array) -> NDArray[np.bool_]:
-    """Tell which elements never move; equality, since the range of an infinite value is NaN."""
-    return np.asarray((draws == draws[:1, :1]).all(axis=(0, 1)))
-
-
-def moments(draws: Array) -> tuple[Array, Array]:
-    """Mean and sd of each element; what never moves has an sd of exactly zero."""
-    with np.errstate(invalid="ignore"):  # infinite draws, which have no sd
-        mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
-    return mean, np.where(constant_columns(draws), 0.0, sd)
 
 
 # ------------------------------------------------------------------- samples and features

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.relevance.relevance import sampling_kind
+from ardvark.diagnostics.reading import sampling_kind
 from ardvark.diagnostics.relevance.subsets import (
     effective_draws,
     inclusion,

@@ -22,7 +22,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ardvark.diagnostics.relevance.relevance import draws_of, element_labels, sampling_kind
+from ardvark.diagnostics.reading import draws_of, element_labels, sampling_kind
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
 from ardvark.models.checks import positive_integer

@@ -23,18 +23,19 @@ from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.diagnostics.compare.reference import (
     APPROXIMATION_ERROR,
     PRICE_OF_FIXING,
-    arviz,
-    has_rows,
     reference_quality,
 )
-from ardvark.diagnostics.relevance.compare import Relevances, read_relevances
-from ardvark.diagnostics.relevance.relevance import (
+from ardvark.diagnostics.reading import (
+    arviz,
     constant_columns,
     draws_of,
     element_labels,
+    fingerprint,
+    has_rows,
     weight_variables,
 )
-from ardvark.diagnostics.report.describe import describe_tree, fingerprint
+from ardvark.diagnostics.relevance.compare import Relevances, read_relevances
+from ardvark.diagnostics.report.describe import describe_tree
 from ardvark.errors import InputError, UnsupportedPair
 
 __all__ = [

@@ -6,22 +6,20 @@ Separation of a binary data set is a linear program (Konis 2007): with s_n = ±1
 the constant, maximise Σ s_n x_n'b subject to s_n x_n'b ≥ 0, |b| ≤ 1. A maximum of zero is overlap.
 """
 
-import hashlib
 import json
 import re
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from ardvark.diagnostics.reading import fingerprint
+
 __all__ = [
     "describe_data",
     "describe_model",
     "describe_tree",
-    "fingerprint",
-    "installed",
     "separation",
 ]
 
@@ -136,28 +134,6 @@ def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
             *(posterior[name].values for name in sorted(map(str, posterior)))
         ),
     }
-
-
-def fingerprint(*arrays: Any) -> str:
-    """SHA-256 over shapes, types and values of arrays, in this order."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        values = np.ascontiguousarray(array)
-        if values.dtype.hasobject or values.dtype.kind in "UST":
-            digest.update(json.dumps([str(v) for v in values.ravel()]).encode())
-            digest.update(str(values.shape).encode())
-        else:
-            digest.update(f"{values.dtype.str}{values.shape}".encode())
-            digest.update(values.tobytes())
-    return digest.hexdigest()
-
-
-def installed(package: str) -> str:
-    """Give the version of a package."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _duplicates(X: Array, names: list[str]) -> list[list[str]]:

@@ -14,8 +14,8 @@ from ardvark.diagnostics.compare.verdict import (
     sd_level,
 )
 from ardvark.diagnostics.plots import report as figures
+from ardvark.diagnostics.reading import installed
 from ardvark.diagnostics.report.case import Case, moving_parameters
-from ardvark.diagnostics.report.describe import installed
 from ardvark.diagnostics.report.parts.calibration import calibration_figures
 from ardvark.diagnostics.report.parts.closeness import densities_figure
 from ardvark.diagnostics.report.parts.convergence import convergence_figures

@@ -18,9 +18,10 @@ from typing import Any
 
 import xarray as xr
 
+from ardvark.diagnostics.reading import installed
 from ardvark.diagnostics.relevance.compare import check_fits
 from ardvark.diagnostics.report.case import Case, choose_reference, share_weights
-from ardvark.diagnostics.report.describe import describe_data, describe_model, installed
+from ardvark.diagnostics.report.describe import describe_data, describe_model
 from ardvark.diagnostics.report.findings import data_findings, separation_words
 from ardvark.diagnostics.report.page import Part, check_target, render, write
 from ardvark.diagnostics.report.parts.calibration import calibration_part

@@ -17,8 +17,9 @@ from ardvark.diagnostics.compare.display import SIGNS, TINTS
 from ardvark.diagnostics.compare.psis import khat
 from ardvark.diagnostics.compare.reference import reference_quality
 from ardvark.diagnostics.compare.verdict import khat_level
+from ardvark.diagnostics.reading import sampling_kind
 from ardvark.diagnostics.relevance.compare import check_fits
-from ardvark.diagnostics.relevance.relevance import relevance, sampling_kind
+from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.summary import held_variables
 from ardvark.diagnostics.words import duration, listed, number
 from ardvark.inference.arguments import check_tree

@@ -29,10 +29,10 @@ from ardvark.inference.ard.sequential_ard import ArdStep
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, Start, checked_start
-from ardvark.inference.samplers.until import check_until
 from ardvark.inference.sites.approximation import Approximation
 from ardvark.inference.sites.likelihoods import Array
 from ardvark.inference.sites.moves import KERNELS
+from ardvark.inference.until import check_until
 
 __all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
 

@@ -36,7 +36,7 @@ from ardvark.inference.graph.forms import (
     recover_precisions,
 )
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence, mixed
-from ardvark.inference.samplers.until import check_until, looks_at, spent
+from ardvark.inference.until import check_until, looks_at, spent
 from ardvark.models.checks import one_of, positive_integer
 
 if TYPE_CHECKING:

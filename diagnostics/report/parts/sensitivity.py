@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.diagnostics.compare.reference import arviz
-from ardvark.diagnostics.relevance.relevance import weight_variables
+from ardvark.diagnostics.reading import arviz, weight_variables
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import count, listed
 from ardvark.inference.extend import top_of_prior
