@@ -1,7 +1,7 @@
 """Mean-field variational Bayes: the settings, shared by every model that VB fits.
 
     q(everything) = q(w) q(alpha) q(noise)                        ard_*, rvm_*     `linear.py`
-                    q(w) q(lam) q(alpha_w) q(alpha_lam) q(beta)   sample_feature_* (`sample_feature/`)
+                    q(w) q(lam) q(alpha_w) q(alpha_lam) q(beta)   `sample_feature/vb.py`
 
 Coordinate ascent on the ELBO, put together from the blocks of `blocks.py` (Bishop & Tipping
 2000; Mirzaei, Mohsenzadeh & Sheikhzadeh 2017, Mir17). The independence is paid for: sds are too
