@@ -1,7 +1,7 @@
 """How each kind of method becomes groups of a tree: approximations and exact draws.
 
 `fit.py` is the door; here a `SiteModel` meets a rule, and the answer gets its names back. Samplers
-are in `sampling.py`.
+are in `samplers/run.py`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     pm.Model → read_model → SiteModel → method → GaussianFit or draws → tree
 
-The hyperparameters are settled around an approximation (`hyper.py`); a sampler takes them into the
-posterior unless they are fixed. What a kind of method does with a family of models is found by
-`routes.py`; for most it is in `runs.py` and `sampling.py`.
+The hyperparameters are settled around an approximation (`hyper/settings.py`); a sampler takes them
+into the posterior unless they are fixed. What a kind of method does with a family of models is
+found by `routes.py`; for most it is in `approximate.py` and `samplers/run.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 | its gradient, with the mode's own move, RW06 (5.21-24) | Laplace.evidence_gradient  |
 
 RW06 is Rasmussen & Williams, Gaussian Processes for Machine Learning. The Newton step is always
-`gaussian.py`'s conditioning, so it costs O(N d^2) or O(N^2 d), whichever is less.
+`sites/model.py`'s conditioning, so it costs O(N d^2) or O(N^2 d), whichever is less.
 """
 
 from dataclasses import dataclass

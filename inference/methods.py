@@ -2,8 +2,8 @@
 
 Six kinds:
 
-* "gaussian": its settings have `approximate` and the adjoint of the evidence (`approximation.py`);
-  the hyperparameters are settled around it (`hyper.py`).
+* "gaussian": its settings have `approximate` and the adjoint of the evidence
+  (`sites/approximation.py`); the hyperparameters are settled around it (`hyper/settings.py`).
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
 * "vb": a factorised approximation of weights and hyperparameters together, by its own route.
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.

@@ -5,7 +5,7 @@ coefficients of the present subset and tries `jumps` changes of it: the birth of
 of one, the exchange of two. Every sweep after tuning counts for the probabilities of the subsets;
 `draws` of them, evenly spaced, are kept with all their coefficients.
 
-How a family of models jumps is in `mixture_runs.py` and `subset_runs.py`.
+How a family of models jumps is in `mixture/run.py` and `subset/run.py`.
 """
 
 from __future__ import annotations

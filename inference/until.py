@@ -3,8 +3,9 @@
     looks at n, 1.5 n, 1.5² n, ... draws of each chain, the last one at the budget
 
 A look is at a fixed number of draws, never at a time, so the same seed stops at the same place on
-any machine. NUTS goes on from where it was (`nuts.py`). The other chains are drawn anew from the
-same seed, longer (`fit_until.py`): all looks together cost less than three times the last.
+any machine. NUTS goes on from where it was (`samplers/nuts.py`). The other chains are drawn anew
+from the same seed, longer (`fit_until.py`): all looks together cost less than three times the
+last.
 
 Stopping when a check is passed makes the figures of that check a little too good: among several
 looks the first favourable one is taken. Means and quantiles are hardly touched; who wants R-hat

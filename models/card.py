@@ -3,7 +3,7 @@
 A graph has no place for class labels, for how new inputs become its data, or for a second form of
 itself. `remember` keeps these by the identity of the model, and only as long as the model lives:
 a card must therefore never hold its own model. Second forms have the data of the builder's call:
-`forms.py` gives them those that the model holds now.
+`inference/graph/forms.py` gives them those that the model holds now.
 """
 
 import dataclasses

@@ -4,10 +4,10 @@
     av.sbc_summary(tree)                                 # uniformity, symmetry, coverage
     az.plot_ecdf_pit(tree)
 
-`sbc_fit.py` has one replication, `sbc_checks.py` what is read from many. Each replication has its
-own seed and is written to `folder` the moment it is done, whole or not at all (`atomic.py`): a
-killed run goes on where it was, and ends in the same bytes as one that was not killed.
-A fit that fails is counted and told, never left out in silence.
+`replication.py` has one replication, `checks.py` what is read from many. Each replication has its
+own seed and is written to `folder` the moment it is done, whole or not at all
+(`storage/atomic.py`): a killed run goes on where it was, and ends in the same bytes as one that
+was not killed. A fit that fails is counted and told, never left out in silence.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ All have `relevance` in [0, 1] and `rank`, as `relevance.py` defines them. Only 
 between models: a relevance of 0.9 is a weight two sds from zero in one and a share in another.
 
 Monte Carlo errors come from batches of the draws: r_b is the relevance in batch b of B, its error
-sd(r_b) / sqrt(B). To see what that does to ranks and to their agreement (`rank_agreement.py`),
+sd(r_b) / sqrt(B). To see what that does to ranks and to their agreement (`ranks.py`),
 batches are drawn anew with replacement, all inputs of a batch together:
 r* = r + mean(r_b*) - mean(r_b).
 """  # noqa: E501

@@ -9,7 +9,7 @@
 An input of no relevance is not among the first k, so a fit that keeps m < k has only m, and the
 chance with it is m / d.
 
-Errors are Monte Carlo errors: what another run of the same length would change (`selection.py`).
+Errors are Monte Carlo errors: what another run of the same length would change (`compare.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers as a notebook shows them: a card for each tree.
 
 Whatever cannot be computed for a card is left out of it: a card must not fail where the tree is
-fine. Colours and signs are those of a comparison (`comparison.py`).
+fine. Colours and signs are those of a comparison (`compare/display.py`).
 """
 
 from __future__ import annotations

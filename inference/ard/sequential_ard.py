@@ -12,8 +12,8 @@ at every step, so one that was deleted too early (a bias, say) comes back.
 
 | Qi, Minka, Picard & Ghahramani 2004        | code                                             |
 |--------------------------------------------|--------------------------------------------------|
-| decomposition before (15)                   | `ard_kernels.py`; print lacks the logarithms     |
-| (15), (16)                                  | `ard_kernels.py`                                 |
+| decomposition before (15)                   | `kernels.py`; print lacks the logarithms     |
+| (15), (16)                                  | `kernels.py`                                 |
 | (17), excluded: R_j, U_j                    | `_statistics`; the second terms are exchanged in |
 |                                             | print, and C has variances, not precisions       |
 | (17), included: r_j, u_j                    | 1/V_jj - alpha_j, m_j/V_jj: the same, more exact |
@@ -142,7 +142,7 @@ def sequential_ard(
     rule
         The approximation with its gradient. With it the steps follow the true slope of the
         evidence, each is accepted by the evidence itself, and the end is stationary in all
-        precisions together (`ard_gradient.py`); without, sites are taken as fixed.
+        precisions together (`gradient.py`); without, sites are taken as fixed.
     tick
         Told of each step.
     """

@@ -12,12 +12,12 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 
 | Qi, Minka, Picard & Ghahramani 2004            | code                                          |
 |------------------------------------------------|-----------------------------------------------|
-| (4) to (9), one row after the other             | `ep_kernels.py`                               |
-| (4) to (9), all rows at once                    | `ep_parallel.py`                              |
+| (4) to (9), one row after the other             | `sequential.py`                               |
+| (4) to (9), all rows at once                    | `parallel.py`                              |
 | (10), (11); a product is printed as a quotient  | `_log_evidence`                               |
 | (12), (13) and the rival after it               | `_error_estimates`                            |
 | gradient at the fixed point: sites stay         | `EP.evidence_gradient`                        |
-| error of the evidence (not in the paper)        | `EP.completed`, `ep_correction.py`            |
+| error of the evidence (not in the paper)        | `EP.completed`, `correction.py`            |
 """
 
 import math

@@ -3,7 +3,7 @@
 Random points cannot tell `clip(X @ w, -50, 50)` from `X @ w`; this walk can. It knows the
 operations that keep a map affine and names the first one that it does not know.
 
-Graph layer: with `graph.py` the only place that walks a graph.
+Graph layer: with `read.py` the only place that walks a graph.
 """
 
 from __future__ import annotations

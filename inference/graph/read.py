@@ -10,7 +10,7 @@
 | `cut` | log p(t_n | η_n, θ), elementwise, as a function of a free η |
 
 This file takes the graph apart and refuses by name and reason; `latent.py` evaluates what was
-read and `guards.py` checks it by number.
+read and `verify.py` checks it by number.
 """
 
 from __future__ import annotations

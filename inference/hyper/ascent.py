@@ -4,9 +4,9 @@
 
 The first kind goes by `sequential_ard` and can become infinite (the weight is pruned); its steps
 hold sites fixed, so where these move with the weights (Laplace) it ends with steps along the true
-gradient. The second goes by L-BFGS on the real line with the gradient of `adjoint.py`. `Predictive`
-walks the path of the first kind once more, at the settled rest, and takes the step that its
-criterion likes best.
+gradient. The second goes by L-BFGS on the real line with the gradient of `graph/adjoint.py`.
+`Predictive` walks the path of the first kind once more, at the settled rest, and takes the step
+that its criterion likes best.
 """
 
 from __future__ import annotations

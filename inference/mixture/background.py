@@ -8,12 +8,12 @@ One kernel: β and the mean are integrated out, which leaves one integral over l
 with b the smallest β and Q the upper incomplete gamma ratio. It is done by the trapezium rule,
 whose error falls exponentially for such a bell.
 
-A mixture of D kernels: bridge sampling (`bridge.py`) between the posterior of
+A mixture of D kernels: bridge sampling (`bridge/bridge.py`) between the posterior of
 Θ = (v, β, τ, m), allocations summed out, and a density made of Gibbs draws of the allocations,
 
     q(Θ) = 1/M Σ_i q(β | d_i) 1/D! Σ_π Π_e q(v_e, τ_e, m_e | component π(e) of d_i, β)
 
-whose factors are those of a birth (`mixture_kernels.py`) and a Dirichlet. The sum over all D!
+whose factors are those of a birth (`kernels.py`) and a Dirichlet. The sum over all D!
 names of the kernels is the permanent of a D x D matrix, 2^D D steps; with it, it does not matter
 whether labels have switched (Frühwirth-Schnatter 2004). Several independent runs, each from its
 own start, give the evidence as the mean of theirs and its error by their spread. A run that is more

@@ -7,7 +7,7 @@
 Chains begin at dispersed places: scouts are short chains from all inputs or from random subsets,
 with Gibbs updates before the first jump, for without an order in the allocations no birth succeeds.
 Each chain goes on from a scout of its own. The states of all scouts are the library of leaps
-between modes while tuning (`mixture_modes.py`); those of tuned chains join it before draws count.
+between modes while tuning (`leaps.py`); those of tuned chains join it before draws count.
 Subsets, class probabilities and predictions do not depend on the names of the kernels; for what
 does, `relabelled` gives all draws the same names.
 """

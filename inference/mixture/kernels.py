@@ -17,7 +17,7 @@ kernel's rows give
     exchange of i for j   log W_j - log p0(x_j) - log W_i + log p0(x_i)
 
 W does not depend on m, which is why it may be drawn after the decision. p0(x_j) is the evidence of
-the background, a number for each input (`mixture_background.py`).
+the background, a number for each input (`background.py`).
 
 | Syk00                                       | here                 |
 |---------------------------------------------|----------------------|
@@ -29,7 +29,7 @@ the background, a number for each input (`mixture_background.py`).
 
 (4), new w in a jump, is left out: the Gibbs update follows at once, and needs no Jacobian.
 
-A power s of the likelihood (`mixture_ladder.py`) makes n rows count as s n.
+A power s of the likelihood (`ladder.py`) makes n rows count as s n.
 """
 
 import math

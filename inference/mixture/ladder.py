@@ -6,7 +6,7 @@ The copy at power s aims at
 
 A Gaussian to a power is a Gaussian, so n rows count as s n in every formula, and nothing else
 changes. Neighbours on the ladder exchange states; only the copy at s = 1 is kept. One rung, the
-default, is a plain chain. Leaps between modes (`mixture_modes.py`) are made by the copy at s = 1.
+default, is a plain chain. Leaps between modes (`leaps.py`) are made by the copy at s = 1.
 """
 
 import math

@@ -9,8 +9,8 @@ all of it at once.
     q(d) = 1/M Σ_m 1/D! Σ_π Π_n p(d_n | x_n, π applied to stored state m)         the library
 
 The states of the library come from scouts, short chains from starts of their own, and stay the
-same while draws count. The sum over names of the kernels is a permanent (`mixture_background.py`).
-Then, as for births, (β, τ)_j ~ q(. | d) for every input, whose weights W_j (`mixture_kernels.py`)
+same while draws count. The sum over names of the kernels is a permanent (`background.py`).
+Then, as for births, (β, τ)_j ~ q(. | d) for every input, whose weights W_j (`kernels.py`)
 give the sum over all subsets,
 
     Z(d, β, τ) = Σ_I p(I) Π_{j in I} W_j / p0(x_j) = Σ_k p(a subset of size k) e_k(W / p0)

@@ -6,7 +6,7 @@ subset and all coefficients, makes a few sweeps, and goes back unless
 
     log p(c, d) + log Σ_I p(I) Π_{j in I} W_j / p0(x_j)
 
-has grown (`mixture_modes.py`). No balance is kept here and none is needed: scouts end before draws
+has grown (`leaps.py`). No balance is kept here and none is needed: scouts end before draws
 count, and what they find is only proposed.
 """
 

@@ -18,7 +18,7 @@ Far from the optimum projected steps on α are slow where Σ is strong, so the s
 by active-set steps: rows inside the margin (z < 1) take a Newton step in Σ_M + Λ_M⁻¹, all others
 have v = 0, and a step is halved until the primal falls. Projected Newton on the dual (Bertsekas
 1982: rows at zero that want to be below it are held there) then finishes in one or two steps. The
-last matrix is also the one of the evidence (15), see `svm_evidence.py`.
+last matrix is also the one of the evidence (15), see `support.py`.
 """
 
 from typing import NamedTuple

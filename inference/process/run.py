@@ -1,6 +1,6 @@
 """A Gaussian process under the trigonometric likelihood: how it is fitted, and what it predicts.
 
-Laplace works on the support vectors (`svm_dual.py`, `svm_evidence.py`); at the same κ it is what
+Laplace works on the support vectors (`dual.py`, `support.py`); at the same κ it is what
 the general route gives (a test), faster. Evidence is maximised from several starts, and the tree
 keeps every optimum. For a process the predictor is itself the Gaussian block, so new rows x* go by
 their covariance k with the training rows:

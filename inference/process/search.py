@@ -1,6 +1,6 @@
 """Maximise an evidence with jumps from several starts, and weigh the optima that are found.
 
-Laplace's evidence of an SVM jumps where a row enters the support (`svm_evidence.py`). A line search
+Laplace's evidence of an SVM jumps where a row enters the support (`support.py`). A line search
 that meets a jump stops short of the optimum or lands beyond it, so here
 
 * every point that is evaluated may become the best one: steps are accepted by value alone;

@@ -22,7 +22,7 @@ Without the third part the gradient is off by tens of per cent.
 there from 0 to π²/8. Hundreds of rows make it a saw whose teeth hide its slope. With a `ramp` δ the
 curvature of rows with 1 - δ < z < 1 + δ is drawn out of that step by a smooth share h(z), in the
 determinant only: the mode is the same, the value has no jumps, and a search can follow it before
-(15) itself is climbed (`evidence_search.py`).
+(15) itself is climbed (`search.py`).
 """
 
 from typing import NamedTuple

@@ -11,7 +11,7 @@ Mirzaei, Mohsenzadeh & Sheikhzadeh 2017 (Mir17), and what it leaves open:
 | mu_lambda, Sigma_lambda (15), (26), (27)  | `Ascent.update_lam`                                 |
 | q(alpha_w), q(alpha_lambda) (16), (17)    | `conjugate`, index from 0: constants have one too   |
 | q(beta) (18), zeta (30)                   | `Rows.tightened`                                    |
-| E(Phi_lambda' Phi_lambda)                 | `Moments.by_w` in `bilinear_moments.py`             |
+| E(Phi_lambda' Phi_lambda)                 | `Moments.by_w` in `moments.py`             |
 | E(Phi_w' Phi_w), one for each row         | `Moments.by_lam`                                    |
 | Algorithm 1, pruning                      | `Ascent.prune`, after a warm-up                     |
 

@@ -7,10 +7,10 @@ B = s A has the signed rows. Without w, y is N(s o, G), G = I + B diag(1/alpha) 
 
 | part of a sweep | what it does | cost |
 |---|---|---|
-| `draw_above` of `truncated_normal.py` | y given alpha and the data, w integrated out: exact | N³ |
+| `draw_above` (`exact/`) | y given alpha and the data, w integrated out: exact | N³ |
 | `_draw_precisions_without` | each alpha_j given y and the others, w integrated out | N² d |
 | `_draw_weights` | w given y and alpha: a prior draw, corrected by its own data | N d |
-| `rescale_all`, `draw_precisions` | as in `sampled_kernels.py` | N d |
+| `rescale_all`, `draw_precisions` | as in `kernels.py` | N d |
 | `_draw_variances` | of the noise, for a logit | N |
 
 The second part is what makes it fast. Given w, a precision hardly leaves its place: a weight that

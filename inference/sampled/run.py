@@ -1,4 +1,4 @@
-"""`fit` with `hyper=Sampled()`: the chains of `sampled.py` as groups of a tree."""
+"""`fit` with `hyper=Sampled()`: the chains of `run_chains.py` as groups of a tree."""
 
 from __future__ import annotations
 

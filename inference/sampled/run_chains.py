@@ -1,8 +1,8 @@
 """Weights and hyperparameters drawn in turn: the full posterior, with an approximation as kernel.
 
 Two loops draw from the same posterior. Where θ is nothing but ARD precisions with Gamma priors and
-the sites are probit, logit or Gaussian, whole sweeps run in machine code (`sampled_kernels.py`), or
-with exact draws of the weights. Any other graph is swept in Python: weights by `block_moves.py`,
+the sites are probit, logit or Gaussian, whole sweeps run in machine code (`kernels.py`), or
+with exact draws of the weights. Any other graph is swept in Python: weights by `sites/moves.py`,
 each θ from its Gamma conditional where it has one, else by a slice on the real line.
 
 Chains have random numbers of their own, spawned from the seed: the draws do not depend on how many

@@ -6,7 +6,7 @@
 
 | source                                             | code                                        |
 |----------------------------------------------------|---------------------------------------------|
-| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `slice_angles` of `block_moves.py`, all    |
+| Murray, Adams & MacKay 2010 (MAM10), figure 2:      | `slice_angles` of `sites/moves.py`, all    |
 | ellipse, threshold, angle, shrinking bracket        | chains together                            |
 | Nishihara, Murray & Adams 2014: any Gaussian will   | `slice_sample`: N(m, S) is the prior, or   |
 | do for the ellipse, L is the rest of the target     | prior times a share of EP's Gaussian sites |

@@ -7,11 +7,11 @@
 | "not increasing significantly"               | `excess`: in units of the paired standard error   |
 | table 1, exit: the top k - 1                 | `Path.stop`                                       |
 | backward elimination, section 3.3            | `backward`                                        |
-| Fisher score (20), RELIEF                    | `feature_scores.py`                               |
+| Fisher score (20), RELIEF                    | `filters.py`                               |
 
 A ranker is a function of (X, y = ±1) that scores every feature, a learner one that gives the loss
-of a machine on a subset of the columns: a cross-validated SVM (`grid_svm.py`) as in the paper, or
-the trigonometric SVM itself (`process_learners.py`), whose evidence or leave-one-out needs no fold.
+of a machine on a subset of the columns: a cross-validated SVM (`svm.py`) as in the paper, or
+the trigonometric SVM itself (`learners.py`), whose evidence or leave-one-out needs no fold.
 
 The stopping rule: k features are significantly worse than the best set so far if their mean loss is
 larger by more than `significance` standard errors of the difference, taken over the rows. The first

@@ -1,7 +1,7 @@
 """What an approximation gives, whatever its rule: a Gaussian, its evidence, and its adjoints.
 
-A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops (`hyper.py`,
-`sequential_ard.py`) only know this protocol.
+A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops
+(`hyper/settings.py`, `ard/sequential_ard.py`) only know this protocol.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Precisions of a softmax model by its own Laplace evidence: fixed points and gradient.
 
     gamma_kj = 1 - alpha_kj V_kj,kj
-    "mackay":   alpha_kj <- gamma_kj / m_kj²            as in `fixed_point.py`, K classes at a time
+    "mackay":   alpha_kj <- gamma_kj / m_kj²        as in `ard/fixed_point.py`, K classes at a time
     "em":       alpha_kj <- 1 / (m_kj² + V_kj,kj)
     `ascend`:   L-BFGS on the logs, with the exact gradient of the evidence
 

@@ -3,7 +3,7 @@
     pm.sample(step=[av.steps.EPStep([w]), av.steps.GammaGibbs([alpha]), pm.NUTS([rest])])
 
 At each step the rest of the model is given: its values make a `SiteModel`, a rule (EP, Laplace)
-makes a Gaussian q of it, and a kernel of `block_moves.py` moves the block. q starts from nothing at
+makes a Gaussian q of it, and a kernel of `sites/moves.py` moves the block. q starts from nothing at
 each step, so it is a function of the rest and the data, and the kernels are exact whether or not
 the rule has converged; where the rule finds no Gaussian at all, q is the prior, which is exact too.
 
@@ -200,7 +200,7 @@ class VBStep(_ApproximationStep):
 class ExactProbitStep(BlockStep):
     """Independent exact draws of a block under a probit likelihood, given the rest.
 
-    For more weights than rows, very few weights, or strong priors; see `exact.py`.
+    For more weights than rows, very few weights, or strong priors; see `exact/exact.py`.
     """
 
     name = "exact_probit_step"

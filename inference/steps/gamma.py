@@ -2,8 +2,8 @@
 
 With f(α) the log density as a function of one variable, α f'(α) = (A - 1) - B α if and only if α
 given everything else is Gamma(A, B); whether it is so for all α, only the graph can tell
-(`gamma_form.py`). On the scale u = log α that PyMC samples, α f'(α) is the slope of the log density
-without its Jacobian: two evaluations give A and B.
+(`graph/gamma_form.py`). On the scale u = log α that PyMC samples, α f'(α) is the slope of the log
+density without its Jacobian: two evaluations give A and B.
 """
 
 from __future__ import annotations

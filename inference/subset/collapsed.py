@@ -3,7 +3,7 @@
 `Subsets` is the problem on arrays: the first column of `A` is the constant, which is always in. A
 chain starts from a subset of its own (the first from none, the last from many), has its own stream
 of random numbers and its own thread: the machine code holds no lock, and the draws do not depend on
-how many run at a time. The moves are in `subset_kernels.py`; `subset_laplace.py` has those of
+how many run at a time. The moves are in `kernels.py`; `laplace.py` has those of
 likelihoods for which no weight can be integrated out.
 """
 

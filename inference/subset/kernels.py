@@ -6,7 +6,7 @@ move that is rejected costs next to nothing. One sweep:
 
 | what | how |
 |---|---|
-| replace (probit, every sixth sweep) | a member by an input like it, without z: `subset_replace.py` |
+| replace (probit, every sixth sweep) | a member by an input like it, without z: `replace.py` |
 | z given the weights (probit) | truncated normals |
 | add or delete | an input at random changes sides, Metropolis: log p(I') - log p(I) ± gain |
 | exchange | a member at random leaves; who comes instead (itself among them) is drawn from the conditional probabilities of all, so there is nothing to reject |

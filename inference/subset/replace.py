@@ -6,7 +6,7 @@ z. A member i at random leaves; who comes is drawn by likeness to it,
 
     c(j | i) = c_ij / Σ_l c_il,  l outside,       c_ij = corr(x_i, x_j)² + LEAST
 
-and all weights come from the Student-t of the target subset's Laplace fit (`subset_gaussian.py`) at
+and all weights come from the Student-t of the target subset's Laplace fit (`laplace_fit.py`) at
 the present precisions. The size stays, so the prior of the subset is in no ratio:
 
     log r = log p(t, w' | I') - log p(t, w | I) + log q(w | I) - log q(w' | I')

@@ -5,9 +5,9 @@ been added to since is refused. The data are the graph's present ones.
 
 | model | weights | how |
 |---|---|---|
-| `subset_regression` | integrated out | `subset_linear.py` |
-| probit | integrated out, given the latent utilities | `subset_linear.py` |
-| logit | proposed from the Laplace Gaussian of the target subset | `subset_laplace.py` |
+| `subset_regression` | integrated out | `collapsed.py` |
+| probit | integrated out, given the latent utilities | `collapsed.py` |
+| logit | proposed from the Laplace Gaussian of the target subset | `laplace.py` |
 
 In the tree `w` of an input that is out is 0, as `w_included` is: in the graph it is a draw from its
 prior that no data see, and a summary of it would be one of the prior. Where the draws must be draws

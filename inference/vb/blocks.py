@@ -8,7 +8,7 @@
 | q(alpha) Gamma     | `Gamma`         | Mir17 (16), (17), (28), (29) |
 | alpha given        | `Known`         | none                         |
 
-The likelihood is in `vb_rows.py`: a parabola below each row's log p(t_n | eta_n).
+The likelihood is in `rows.py`: a parabola below each row's log p(t_n | eta_n).
 """
 
 from typing import Any, NamedTuple

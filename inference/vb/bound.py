@@ -1,7 +1,7 @@
 """A variational bound as a rule: each site is replaced by the parabola below it that VB would take.
 
 At given hyperparameters mean-field VB is a Gaussian with sites of its own: Jaakkola & Jordan's for
-the logit, Albert & Chib's for the probit (`vb_rows.py`). They are tightened in turns with the
+the logit, Albert & Chib's for the probit (`rows.py`). They are tightened in turns with the
 posterior they give until its mean stays. The bound is a lower one, so q is too narrow: as an answer
 `VB` says so, as the kernel of a step method it only costs trials.
 """

@@ -3,8 +3,8 @@
     eta = A w + o        w_j ~ N(m_j, 1/alpha_g(j))        alpha_g ~ Gamma(a_g, b_g)
 
 Bishop & Tipping 2000 (BT00) is this with one precision for each weight; a precision may also be
-shared by several weights, or given. Notation as in `gaussian.py`; the Gaussian algebra is that of
-`posterior.py`, in weight space or in function space, whichever is smaller.
+shared by several weights, or given. Notation as in `sites/model.py`; the Gaussian algebra is that
+of `sites/posterior.py`, in weight space or in function space, whichever is smaller.
 
 | block      | code               |
 |------------|--------------------|

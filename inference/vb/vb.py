@@ -1,9 +1,9 @@
 """Mean-field variational Bayes: the settings, shared by every model that VB fits.
 
-    q(everything) = q(w) q(alpha) q(noise)                        ard_*, rvm_*     `vb_linear.py`
-                    q(w) q(lam) q(alpha_w) q(alpha_lam) q(beta)   sample_feature_* `vb_bilinear.py`
+    q(everything) = q(w) q(alpha) q(noise)                        ard_*, rvm_*     `linear.py`
+                    q(w) q(lam) q(alpha_w) q(alpha_lam) q(beta)   `sample_feature/vb.py`
 
-Coordinate ascent on the ELBO, put together from the blocks of `vb_blocks.py` (Bishop & Tipping
+Coordinate ascent on the ELBO, put together from the blocks of `blocks.py` (Bishop & Tipping
 2000; Mirzaei, Mohsenzadeh & Sheikhzadeh 2017, Mir17). The independence is paid for: sds are too
 small, most of all those of parameters that the posterior ties together, and means are off where the
 data do not say how large a weight is: the more so the fewer rows there are for a weight, the more

@@ -4,8 +4,8 @@
 |-----------------------|---------------------------------------------------------------------|
 | means and sds         | `agreement`, against a judge at the same hyperparameters            |
 | densities             | the weights that differ most, judge and approximations overlaid     |
-| correlations, modes   | `correlations.py`, `modes.py`                                       |
-| k-hat, d2, bounds     | importance weights of the approximation alone (`bounds.py`)         |
+| correlations, modes   | `correlations.py` and `modes.py` of `compare/`                      |
+| k-hat, d2, bounds     | importance weights of the approximation (`compare/bounds.py`)       |
 | price                 | against a judge that integrates the hyperparameters out             |
 """
 
