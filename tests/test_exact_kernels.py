@@ -65,8 +65,11 @@ def test_the_inverse_follows_the_moves(extreme):
     r = R @ y
     _draw_precisions_without(BT, R, r, alpha, np.ones(alpha.size), rate, rng)
     truth = np.linalg.inv(_utilities(B, alpha))
-    assert np.abs(R - truth).max() < 1e-8 * np.abs(truth).max()
-    assert np.abs(r - truth @ y).max() < 1e-8 * np.abs(truth @ y).max()
+    # An extreme move loses up to six digits of sixteen (LARGEST) and later ones carry the loss on:
+    # 1.2e-8 without fused products, less with them. Otherwise rounding alone.
+    near = 1e-7 if extreme else 1e-10
+    assert np.abs(R - truth).max() < near * np.abs(truth).max()
+    assert np.abs(r - truth @ y).max() < near * np.abs(truth @ y).max()
     assert alpha[5] == before[5]  # its precision is fixed
     assert np.sum(alpha != before) == alpha.size - 1
 
