@@ -82,14 +82,15 @@ def fit(
     )
     check_model(model)
     _check_pair(model, name)
+    more = as_flag(extend, "extend")
     if data is None:
-        return _fit_one(model, name, settings, run, as_flag(extend, "extend"))
+        return _fit_one(model, name, settings, run, more)
     trees = []
     for values in _data_sets(data):
         _check_labels(model, values)
         with private_copy(model) as own:
             put_data(own, values)
-            trees.append(_fit_one(own, name, settings, run, as_flag(extend, "extend")))
+            trees.append(_fit_one(own, name, settings, run, more))
     return trees
 
 

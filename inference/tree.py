@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ardvark.inference.graph.fingerprint import observed_values
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import CRITERIA
 from ardvark.inference.hyper.settled import Settled
@@ -88,12 +89,9 @@ def data_groups(model: Any) -> dict[str, xr.Dataset]:
     """`observed_data` and `constant_data` of a model."""
     observed = {}
     for rv in model.observed_RVs:
-        value = model.rvs_to_values[rv]
-        while value.owner is not None and len(value.owner.inputs) == 1:  # a cast of the data
-            value = value.owner.inputs[0]
-        array = value.get_value() if hasattr(value, "get_value") else getattr(value, "data", None)
+        array = observed_values(model, rv)
         if array is not None:
-            observed[rv.name] = (dims_of(model, rv.name, np.ndim(array)), np.asarray(array))
+            observed[rv.name] = (dims_of(model, rv.name, array.ndim), array)
     constant = {
         v.name: (dims_of(model, v.name, v.ndim), np.asarray(v.get_value())) for v in model.data_vars
     }

@@ -59,7 +59,7 @@ class KernelTask(NamedTuple):
 def sparse_probit(
     rows: int = 500, features: int = 50, relevant: int = 10, tests: int = 2000, seed: int = 101
 ) -> Task:
-    """Linear probit: the first weights are ±(0.5 … 1.5), the rest nought."""
+    """Linear probit: the first weights are ±(0.5 … 1.5), the rest zero."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, features))
     w = np.zeros(features)

@@ -22,7 +22,7 @@ def rational(x, centre, gamma):
 
 
 def distance(x, centre, gamma):
-    """No covariance: nought on the diagonal."""
+    """No covariance: zero on the diagonal."""
     return gamma * np.abs(x - centre)
 
 

@@ -154,7 +154,7 @@ def test_tau_is_scipys_and_counts_pairs_with_ties():
     assert row["tau"] == pytest.approx(sum(signs) / np.sqrt(15 * 12))  # tau-b: 3 of 15 pairs tie
 
 
-def test_error_of_tau_is_nought_for_clear_ranks_and_that_of_runs_for_equal_ones():
+def test_error_of_tau_is_zero_for_clear_ranks_and_that_of_runs_for_equal_ones():
     clear = rank_agreement({"a": tree_of(SIGNAL, 7), "b": tree_of(SIGNAL, 8)}).iloc[0]
     assert clear["tau_error"] == 0
     weak = np.array([4.0, 1.0, 1.0, 1.0, 1.0])

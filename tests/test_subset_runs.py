@@ -237,7 +237,7 @@ def test_an_inferred_slab_follows_the_unit_of_the_target():
 
 
 @pytest.mark.parametrize("slab", [0.5, "ard", "shared"])
-def test_a_weight_that_is_out_is_nought(slab):
+def test_a_weight_that_is_out_is_zero(slab):
     """It was a draw from the prior, which `az.summary` took for an answer."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(40, 4))
@@ -260,7 +260,7 @@ def test_a_weight_that_is_out_is_nought(slab):
     assert abs(z.mean()) < 4 / np.sqrt(len(z)) and abs(z.var() - 1) < 4 * np.sqrt(2 / len(z))
 
 
-def test_excluded_weights_of_an_enumeration_are_nought_too(linear):
+def test_excluded_weights_of_an_enumeration_are_zero_too(linear):
     _, _, exact = linear
     posterior = exact["posterior"]
     assert not posterior["w"].values[posterior["included"].values == 0].any()

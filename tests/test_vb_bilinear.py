@@ -259,7 +259,7 @@ def test_chunks_give_what_the_whole_basis_gives():
     np.testing.assert_allclose(found[0].elbo[-1], found[1].elbo[-1], rtol=1e-8)
 
 
-def test_nought_is_a_fixed_point_and_no_start():
+def test_zero_is_a_fixed_point_and_no_start():
     basis, rows = problem(0, False)
     state = first_state(basis.shape, np.zeros(basis.shape[1]), rows, None, None)
     ascent = Ascent(basis, state, FLAT)

@@ -70,7 +70,7 @@ def bounds(tree: xr.DataTree) -> Bounds:
 
 
 def divergence_bound(log_weight: np.ndarray) -> float:
-    """2 (CUBO - ELBO) of log p*/q at draws of q; never below nought."""
+    """2 (CUBO - ELBO) of log p*/q at draws of q; never below zero."""
     peak = log_weight.max()
     cubo = peak + 0.5 * math.log(np.exp(2 * (log_weight - peak)).mean())
     return max(0.0, 2 * (float(cubo) - float(log_weight.mean())))

@@ -13,7 +13,6 @@ live.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import clone_replace, vectorize_graph
 
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import compile_graph
+from ardvark.inference.graph.compile import built_once, compile_graph
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.likelihoods import Array
 
@@ -79,7 +78,7 @@ class Adjoint:
             rows[np.arange(len(part)), part] = 1.0
             yield rows, np.ascontiguousarray(bar.projection[:, part].T)
 
-    @cached_property
+    @built_once
     def _pull_map(self) -> Callable[..., list[Array]]:
         theta = self.latent.reading.theta
         rows, shares = (pt.matrix(name, dtype="float64") for name in ("U", "C"))
@@ -87,7 +86,7 @@ class Adjoint:
         gradient = pt.grad(total, theta, disconnected_inputs="ignore")
         return compile_graph([rows, shares, *theta], gradient)
 
-    @cached_property
+    @built_once
     def _pull(self) -> Callable[..., list[Array]]:
         reading = self.latent.reading
         mean, precision = (pt.vector(name, dtype="float64") for name in ("m", "p"))
@@ -126,7 +125,7 @@ class Adjoint:
         value, *gradient = self._log_prior(*self.latent.ordered(theta))
         return float(value), self._named(gradient)
 
-    @cached_property
+    @built_once
     def _log_prior(self) -> Callable[..., list[Array]]:
         reading = self.latent.reading
         inside = (*reading.weights, reading.observed)
@@ -147,7 +146,7 @@ class Adjoint:
         out = self._chart[1](*(free[name] for name in self.latent.hyper))
         return self._named(out[:n]), self._named(out[n:])
 
-    @cached_property
+    @built_once
     def _chart(self) -> tuple[Callable[..., list[Array]], Callable[..., list[Array]]]:
         model, theta = self.latent.model, self.latent.reading.theta
         known = {model[n]: v for n, v in zip(self.latent.hyper, theta, strict=True)}

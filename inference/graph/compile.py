@@ -12,23 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from threading import Lock, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytensor
 from pymc.pytensorf import rvs_in_graph
 
 from ardvark.errors import UnreadableModel
 
-__all__ = ["compile_graph", "quick"]
+__all__ = ["SETTINGS", "built_once", "compile_graph", "quick"]
 
-_SETTINGS = RLock()
+# Held while a graph is built or compiled: PyTensor changes its own settings in both.
+SETTINGS = RLock()
+
+
+if TYPE_CHECKING:
+    built_once = cached_property
+else:
+
+    class built_once(cached_property):
+        """A cached property whose graph is built and compiled by one thread at a time."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            """Give the value; once it is there, it is found without coming here."""
+            with SETTINGS:
+                return super().__get__(instance, owner)
 
 
 @contextmanager
 def quick() -> Iterator[None]:
     """Context in which PyTensor compiles without a C compiler and without rewriting much."""
-    with _SETTINGS, pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+    with SETTINGS, pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
         yield
 
 

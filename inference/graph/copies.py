@@ -27,7 +27,7 @@ from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.graph.compile import quick
+from ardvark.inference.graph.compile import SETTINGS, quick
 from ardvark.models.card import hand_on
 
 __all__ = ["copy_data", "copy_of", "private_copy", "put_data"]
@@ -47,7 +47,8 @@ def private_copy(model: Any) -> Iterator[Any]:
     if known == variables:
         copy_data(model, own)
     if known != variables or _lengths(own) != _lengths(model):
-        own = copy_of(model)  # none was free, or the model has changed since
+        with SETTINGS:
+            own = copy_of(model)  # none was free, or the model has changed since
     try:
         yield own
     finally:

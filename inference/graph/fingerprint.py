@@ -30,7 +30,14 @@ import xarray as xr
 from ardvark.errors import InputError
 from ardvark.models.card import Card, card_of
 
-__all__ = ["fingerprint", "graph_of", "require_data", "require_model", "require_same_data"]
+__all__ = [
+    "fingerprint",
+    "graph_of",
+    "observed_values",
+    "require_data",
+    "require_model",
+    "require_same_data",
+]
 
 _BITS = 2.0**30  # nine digits of a number
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -75,7 +82,7 @@ def _of_labels(labels: Iterable[Any]) -> str:
 
 def fingerprint(model: Any) -> dict[str, Any]:
     """Tell what a model is and which data it holds now."""
-    observed = {rv.name: _observed(model, rv) for rv in model.observed_RVs}
+    observed = {rv.name: observed_values(model, rv) for rv in model.observed_RVs}
     rows = next((len(v) for v in observed.values() if v is not None and v.ndim), 0)
     return {
         **({"rows": rows} if rows else {}),
@@ -96,7 +103,8 @@ def graph_of(model: Any) -> dict[str, Any]:
     }
 
 
-def _observed(model: Any, rv: Any) -> Any:
+def observed_values(model: Any, rv: Any) -> Any:
+    """Values of an observed variable, None if they are an expression of several."""
     value = model.rvs_to_values[rv]
     while value.owner is not None and len(value.owner.inputs) == 1:  # a cast of the data
         value = value.owner.inputs[0]

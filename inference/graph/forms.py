@@ -21,6 +21,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.graph.compile import SETTINGS
 from ardvark.inference.graph.copies import copy_data
 from ardvark.models.card import card_of
 
@@ -82,9 +83,10 @@ def gaussian_form(model: Any) -> Any:
 
 def _second(model: Any, build: Callable[[], Any]) -> Any:
     """Give the second form of `model`, built once, with the data the model holds now."""
-    if model not in _SECOND:
-        _SECOND[model] = build()
-    copy_data(model, _SECOND[model])
+    with SETTINGS:
+        if model not in _SECOND:
+            _SECOND[model] = build()
+        copy_data(model, _SECOND[model])
     return _SECOND[model]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from pytensor.graph.traversal import ancestors
 from ardvark.errors import InputError
 from ardvark.inference.graph.adjoint import Adjoint
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import compile_graph, quick
+from ardvark.inference.graph.compile import built_once, compile_graph, quick
 from ardvark.inference.graph.conjugacy import GammaConditional, ard_precisions, gamma_conditionals
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.likelihoods import Array, Derivatives, GraphSites, Sites, recognise
@@ -269,7 +268,7 @@ class LatentGaussian:
         """Natural-scale starting values of the hyperparameters: the support point of the prior."""
         return {name: np.array(self._start[name]) for name in self.hyper}
 
-    @cached_property
+    @built_once
     def _start(self) -> dict[str, Array]:
         with quick():
             return dict(make_initial_point_fn(model=self.model, return_transformed=False)(0))
@@ -303,7 +302,7 @@ class LatentGaussian:
 
     # Gradients and conjugacy, each in its own file --------------------------------------------
 
-    @cached_property
+    @built_once
     def adjoint(self) -> Adjoint:
         """Gradients with respect to the hyperparameters, and their way to the real line."""
         return Adjoint(self)
@@ -312,12 +311,12 @@ class LatentGaussian:
         """Gradient in θ from the adjoint of a function of the arrays."""
         return self.adjoint.pull(theta, cotangents)
 
-    @cached_property
+    @built_once
     def ard_precisions(self) -> dict[str, str]:
         """Hyperparameters that ARE the prior precisions of a zero-mean block: name → block."""
         return ard_precisions(self)
 
-    @cached_property
+    @built_once
     def conjugate(self) -> tuple[str, ...]:
         """Names of the hyperparameters with a Gamma conditional."""
         w = np.random.default_rng(2).standard_normal(self.n_weights)
@@ -329,21 +328,21 @@ class LatentGaussian:
 
     # Compiled on first use --------------------------------------------------------------------
 
-    @cached_property
+    @built_once
     def _eta_data(self) -> list[Any]:
         return [v for v in ancestors([self.reading.eta]) if isinstance(v, SharedVariable)]
 
-    @cached_property
+    @built_once
     def _site_data(self) -> list[Any]:
         return [v for v in ancestors([self.reading.cut]) if isinstance(v, SharedVariable)]
 
-    @cached_property
+    @built_once
     def _projection_depends(self) -> bool:
         """Whether A itself moves with θ, and not only the offset."""
         rows = pt.grad(self.reading.eta.sum(), self.reading.w, disconnected_inputs="ignore")
         return any(depends(row, self.reading.theta) for row in rows)
 
-    @cached_property
+    @built_once
     def _base(self) -> Callable[..., list[Array]]:
         params = [p for pair in self.reading.priors for p in pair]
         return compile_graph(self.reading.theta, params)
@@ -356,12 +355,12 @@ class LatentGaussian:
         }
         return vectorize_graph(self.reading.eta, blocks)
 
-    @cached_property
+    @built_once
     def _eta_batch(self) -> Callable[..., Array]:
         U = pt.matrix("U", dtype="float64")
         return compile_graph([U, *self.reading.theta], self.batched_eta(U))
 
-    @cached_property
+    @built_once
     def _pulled_back(self) -> Callable[..., Array]:
         c, C = pt.vector("c", dtype="float64"), pt.matrix("C", dtype="float64")
         w = self.reading.w
@@ -374,41 +373,41 @@ class LatentGaussian:
         E = pt.matrix("E", dtype="float64")
         return E, vectorize_graph(log_sites, {self.reading.inside: E})
 
-    @cached_property
+    @built_once
     def _log_sites(self) -> Callable[..., Array]:
         E, value = self._vectorised_sites(self.reading.cut)
         return compile_graph([E, *self.reading.theta], value)
 
-    @cached_property
+    @built_once
     def _derivatives(self) -> Callable[..., list[Array]]:
         E, value = self._vectorised_sites(self.reading.cut)
         return compile_graph([E, *self.reading.theta], _orders(value, E))
 
-    @cached_property
+    @built_once
     def _labelled(self) -> tuple[Any, Any]:
         label, log_sites = self.reading.label
         return label, log_sites(label)
 
-    @cached_property
+    @built_once
     def _log_sites_of(self) -> Callable[..., Array]:
         label, log_sites = self._labelled
         E, value = self._vectorised_sites(log_sites)
         return compile_graph([E, label, *self.reading.theta], value)
 
-    @cached_property
+    @built_once
     def _derivatives_of(self) -> Callable[..., list[Array]]:
         label, log_sites = self._labelled
         E, value = self._vectorised_sites(log_sites)
         return compile_graph([E, label, *self.reading.theta], _orders(value, E))
 
-    @cached_property
+    @built_once
     def _eta_draws(self) -> Callable[..., Array]:
         inputs = [*self.reading.w, *self.reading.theta]
         batch = [_batch_of(v) for v in inputs]
         eta = vectorize_graph(self.reading.eta, dict(zip(inputs, batch, strict=True)))
         return compile_graph(batch, eta)
 
-    @cached_property
+    @built_once
     def _sites_draws(self) -> Callable[..., Array]:
         label, log_sites = self._labelled
         inputs = [self.reading.inside, *self.reading.theta]
@@ -416,7 +415,7 @@ class LatentGaussian:
         value = vectorize_graph(log_sites, dict(zip(inputs, batch, strict=True)))
         return compile_graph([label, *batch], value)
 
-    @cached_property
+    @built_once
     def _log_density(self) -> Callable[..., Array]:
         terms = self.reading.terms
         total = sum((terms[n].sum() for n in (*self.weights, self.observed)), pt.constant(0.0))

@@ -25,6 +25,7 @@ from pytensor.graph.replace import graph_replace
 
 from ardvark.errors import InputError, UnreadableModel
 from ardvark.inference.graph.affine import depends, first_nonaffine
+from ardvark.inference.graph.compile import SETTINGS
 from ardvark.inference.graph.latent import LatentGaussian, Reading, WeakModel
 from ardvark.inference.graph.verify import verify
 
@@ -63,8 +64,9 @@ def read_model(
     key = (names, predictor, terms, lengths)  # a graph that has grown since is read anew
     kept = _READ.setdefault(model, {})
     if key not in kept:
-        latent = LatentGaussian(_read(model, names, predictor))
-        verify(latent)
+        with SETTINGS:
+            latent = LatentGaussian(_read(model, names, predictor))
+            verify(latent)
         kept[key] = latent
     return kept[key]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import InputError
-from ardvark.inference.graph.compile import compile_graph, quick
+from ardvark.inference.graph.compile import built_once, compile_graph, quick
 from ardvark.inference.sites.likelihoods import Array
 
 __all__ = ["Simulator"]
@@ -67,14 +66,14 @@ class Simulator:
         names = ["log_prior", "log_likelihood", "first_predictor"]
         return {n: float(v) for n, v in zip(names[: len(values)], values, strict=True)}
 
-    @cached_property
+    @built_once
     def _draw(self) -> tuple[Callable[[], list[Array]], list[Any]]:
         variables = [*self.model.free_RVs, *self.model.observed_RVs]
         with quick():
             function = compile_random([], variables, mode="FAST_COMPILE")
         return function, find_rng_nodes(variables)
 
-    @cached_property
+    @built_once
     def _sums(self) -> Callable[..., list[Array]]:
         model = self.model
         inputs = {rv: rv.clone() for rv in model.free_RVs}

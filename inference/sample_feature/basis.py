@@ -109,7 +109,7 @@ def _roots(kernel: Callable[[Any, Any, Any], Any], X: Array, gamma: Any) -> list
 def _root(kernel: Callable[[Any, Any, Any], Any], x: Array, gamma: Any, room: int) -> Array | None:
     """Pivoted Cholesky factor of one kernel, of at most `room` columns.
 
-    None for a kernel that is not positive semidefinite: its diagonal falls below nought, or some
+    None for a kernel that is not positive semidefinite: its diagonal falls below zero, or some
     columns do not come out.
     """
 

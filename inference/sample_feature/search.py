@@ -77,7 +77,7 @@ def ascend(
 
 
 def _starts(size: int, count: int, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
-    """Means of lam to begin with; nought would be a fixed point."""
+    """Means of lam to begin with; zero would be a fixed point."""
     yield "ones", np.ones(size)
     if count > 1:
         yield "shares", np.full(size, 1.0 / size)

@@ -97,7 +97,7 @@ def _draw(
 
 
 def _whole(model: Any, state: State, drawn: dict[str, Array]) -> dict[str, Array]:
-    """Every weight of the graph: nought, with an infinite precision, if it has left."""
+    """Every weight of the graph: zero, with an infinite precision, if it has left."""
     whole = dict(drawn)
     for side, index in zip(SIDES, (state.samples, state.features), strict=True):
         size = len(model.coords["sample_term" if side == "w" else "feature_term"])

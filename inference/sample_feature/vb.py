@@ -208,7 +208,7 @@ class Ascent:
         return parabola.value(*self.eta_moments()) + _without_rows(self.state, self.prior)
 
     def whole_bound(self) -> float:
-        """The ELBO of the whole model, with what was pruned taken in again, at nought.
+        """The ELBO of the whole model, with what was pruned taken in again, at zero.
 
         Ends with other weights in the model are ends of other models: under the flat hyperprior
         each weight less is worth -log b nats, so their own ELBOs say nothing but which is

@@ -50,7 +50,7 @@ class VB:
     ----------
     prune : float, None or "auto"
         A weight below this share of the largest leaves the model; None keeps all. "auto" is 0.01
-        for the sample-feature machine, whose flat priors drive weights to nought, and None for
+        for the sample-feature machine, whose flat priors drive weights to zero, and None for
         linear models, whose proper hyperpriors do not.
     prune_by : "size" or "mean"
         What is compared: sqrt(E w²), small only if mean and sd are, or |E w|, as in the paper.

@@ -89,7 +89,7 @@ def _hyper(case: Case) -> bool:
 
 
 def _thinned(draws: xr.Dataset, step: int) -> xr.Dataset:
-    """Keep every so many draws, numbered anew: PyMC numbers its log densities from nought."""
+    """Keep every so many draws, numbered anew: PyMC numbers its log densities from zero."""
     kept = draws.isel(draw=slice(None, None, step))
     return kept.assign_coords(draw=np.arange(kept.sizes["draw"]))
 
