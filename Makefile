@@ -11,7 +11,7 @@ export ARDVARK_DATA ?= $(wildcard ../shared/data)
 export OMP_NUM_THREADS ?= 1
 JOBS  ?= 2
 
-.PHONY: help env report test portable check validate notebooks bench clean
+.PHONY: help env browser report test portable check validate notebooks docs bench clean
 
 help:
 	@echo "make report     set up, fit the breast cancer data by all methods, write report.html"
@@ -19,7 +19,8 @@ help:
 	@echo "make portable   the delicate tests under the kernels of other processors"
 	@echo "make check      ruff, mypy, import rules"
 	@echo "make validate   the long statistical suites"
-	@echo "make notebooks  run every notebook"
+	@echo "make notebooks  run every notebook and keep its pictures"
+	@echo "make docs       build the site into docs/_build/html"
 	@echo "make bench      speeds, as ratios against named peers"
 	@echo "make env        leave .venv ready;  make clean: remove what was made"
 
@@ -28,9 +29,9 @@ $(TOOLS)/bin/uv:
 
 $(VENV)/.ready: pyproject.toml setup.py .python-version | $(if $(filter $(TOOLS)/bin/uv,$(UV)),$(TOOLS)/bin/uv)
 	$(UV) venv --quiet --allow-existing $(VENV)
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev,docs]'
 	@mkdir -p build/types/ardvark  # mypy does not follow an editable install: it finds the layout by links
-	@for path in ardvark/*.py ardvark/py.typed models inference diagnostics studies; do \
+	@for path in ardvark/[a-z]* ardvark/__init__.py* models inference diagnostics studies; do \
 	    ln -sfn "../../../$$path" build/types/ardvark/; done
 	@touch $@
 
@@ -45,7 +46,15 @@ env: $(VENV)/.warm
 report: env
 	$(BIN)/ardvark report wdbc --out report.html
 
-test: env
+# The tests of the reports want a browser. Where there is none, and it can be had without asking, it is
+# installed; else those tests are skipped and say so. NO_BROWSER=1 leaves the machine as it is.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || [ -n "$(NO_BROWSER)" ] || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium ..." && \
+	    { timeout 120 apt-get -qq update; DEBIAN_FRONTEND=noninteractive timeout 400 \
+	      apt-get -qq -y install --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1; } || true
+
+test: env browser
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # PORTABLE=short for two kernels and the most delicate files.
@@ -56,7 +65,7 @@ check: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tests/import_rules.py
+	$(BIN)/python tests/project/import_rules.py
 
 validate: env
 	$(BIN)/python -m pytest -m validate --timeout 3600 -n $(JOBS)
@@ -64,10 +73,21 @@ validate: env
 notebooks: env
 	$(BIN)/python notebooks/run.py
 
+# Offline, with warnings as errors.
+$(VENV)/.docs: $(VENV)/.ready
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -j auto -q docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 # BENCH='--task ep --json' for a part of it.
 bench: env
-	$(BIN)/python -m ardvark.studies.bench --uv $(UV) --tools $(TOOLS) $(BENCH)
+	$(BIN)/python -m ardvark.studies.speed.bench --uv $(UV) --tools $(TOOLS) --write studies/results/bench.json $(BENCH)
+	$(BIN)/python -m ardvark.studies.speed.growth --write studies/results/bench.json
+	$(BIN)/python -m ardvark.studies.speed.page
 
 clean:
-	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json report.html.fits
+	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache report.html report.json report.html.fits docs/_build docs/_generated docs/api/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,8 +18,11 @@ setup(
     packages=list(packages),
     package_dir=packages,
     package_data={
+        "": ["*.pyi"],
         "ardvark": ["py.typed"],
         "ardvark.diagnostics.report": ["templates/*"],
         "ardvark.diagnostics.calibration": ["*.json"],
+        "ardvark.studies": ["results/*.json", "results/tables/*.json"],
+        "ardvark.studies.papers": ["*.csv"],
     },
 )

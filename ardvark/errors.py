@@ -23,11 +23,11 @@ class UnsupportedPair(ValueError):
 
 
 class InputWarning(UserWarning):
-    """Legal data that deserve a second look: constant, duplicate or badly scaled columns."""
+    """Legal data that need attention: constant, duplicate or badly scaled columns."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit stopped short: the message has the number that tells how far."""
+    """A fit stopped short: the message says by how much."""
 
 
 class AccuracyWarning(UserWarning):

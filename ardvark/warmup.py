@@ -65,6 +65,7 @@ def _weights() -> None:
         _fit(model, av.EP(hyper=av.Sampled(tune=5)))
         _fit(model, av.EP(hyper=av.Sampled(tune=5, kernel="exact")))
         _fit(model, av.EllipticalSlice(hyper=av.Fixed(ep)))
+        _fit(model, av.NUTS(tune=20))
     probit = av.models.ard_classification(X, label)
     _fit(probit, av.Exact(hyper=av.Fixed(_fit(probit, "laplace"))))
     for regression in (av.models.ard_regression(X, t), av.models.rvm_regression(X, t)):
@@ -92,6 +93,8 @@ def _mixtures() -> None:
     model = av.models.rbf_mixture(X[:6, :2], label[:6])
     _fit(model, av.ReversibleJump(sweeps=60, scouts=2))
     _fit(model, "exact")
+    model = av.models.rbf_mixture(X[:6, :2], label[:6], target="conditional")
+    _fit(model, av.ReversibleJump(sweeps=60))
 
 
 def _machines() -> None:
@@ -99,8 +102,8 @@ def _machines() -> None:
 
     import ardvark as av
     from ardvark.inference.ard.sparse_logistic import _weighted_squares
+    from ardvark.inference.running.threads import unwatched
     from ardvark.inference.selection.smo import hinge_machine, path_decisions
-    from ardvark.inference.threads import unwatched
 
     X, _, label = _data()
     av.sklearn.RVC().fit(X, label)

@@ -1,1 +1,9 @@
-"""Trees in, judgements out: relevance of features, agreement of methods, trust in a reference."""
+"""Trees in; a table, axes or a page out: relevance of inputs, agreement of methods, calibration.
+
+The main functions are at the root (`av.compare`, `av.relevance`, `av.report`, ...); `__init__.pyi`
+lists the others, each loaded when it is first used. Open `compare/agreement.py` first.
+"""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

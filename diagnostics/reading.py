@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+
+from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
     "SAMPLE_DIMS",
@@ -35,16 +36,14 @@ __all__ = [
     "weight_variables",
 ]
 
-type Array = NDArray[np.float64]
-
 SAMPLE_DIMS = ("chain", "draw")
-WEIGHT_NAMES = ("bias", "w", "lam", "f")  # what the models of the zoo call their weights
+WEIGHT_NAMES = ("bias", "w", "lam", "f")  # names of the weights in the models of this package
 WITHOUT_WEIGHTS = ("rbf_mixture",)  # models in which an input is in the subset or not
 USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean anything
 
 
 def weight_variables(tree: xr.DataTree) -> tuple[str, ...]:
-    """Names of the weight variables in the posterior, () if the tree does not tell."""
+    """Names of the weight variables in the posterior, () if the tree has no such names."""
     posterior = tree["posterior"].data_vars
     for names in (_listed(tree), _in_fit_group(tree)):
         variables = tuple(dict.fromkeys(re.sub(r"\[.*\]$", "", name) for name in names))
@@ -90,8 +89,8 @@ def draws_of(variable: xr.DataArray) -> Array:
     return values.reshape(*values.shape[:2], -1).astype(float)
 
 
-def constant_columns(draws: Array) -> NDArray[np.bool_]:
-    """Tell which elements never move; equality, since the range of an infinite value is NaN."""
+def constant_columns(draws: Array) -> Mask:
+    """Which elements are constant; by equality, since the range of an infinite value is NaN."""
     return np.asarray((draws == draws[:1, :1]).all(axis=(0, 1)))
 
 
@@ -114,7 +113,7 @@ def held_values(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 
 
 def has_rows(tree: xr.DataTree, variable: xr.DataArray) -> bool:
-    """Tell a predictor, which has the dimension of the observations, from a parameter."""
+    """Whether a variable has the dimension of the observations, as a predictor has."""
     groups = group_variables(tree, "log_likelihood"), group_variables(tree, "observed_data")
     rows = {dim for group in groups for observed in group.values() for dim in observed.dims}
     return bool((rows - set(SAMPLE_DIMS)) & set(variable.dims))
@@ -145,7 +144,7 @@ def fingerprint(*arrays: Any) -> str:
 
 
 def installed(package: str) -> str:
-    """Give the version of a package."""
+    """Return the version of a package."""
     try:
         return version(package)
     except PackageNotFoundError:

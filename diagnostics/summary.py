@@ -1,6 +1,6 @@
 """`summary`: ArviZ's table of what a fit has drawn, and of nothing that it only holds.
 
-A hyperparameter that was fixed or set by the evidence stands in `posterior` at one value, because
+A hyperparameter that was fixed or set by the evidence is in `posterior` at one value, because
 PyMC's predictive functions would draw it from the prior if it were missing. It is no answer: its sd
 of zero is not a posterior sd. Such variables carry the attribute `held`.
 """

@@ -2,13 +2,16 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["count", "duration", "listed", "mean_and_sd", "number", "plain", "records", "visible"]
+__all__ = [
+    *("count", "duration", "listed", "mean_and_sd", "number", "plain", "records"),
+    *("told", "visible"),
+]
 
 
 # All that steers instead of being shown, but for the ends of lines and tabs.
@@ -18,6 +21,12 @@ STEERING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\
 def visible(text: str) -> str:
     """Write control characters as JSON does, so that names cannot steer a page or a terminal."""
     return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def told(lead: str, said: Iterable[Any]) -> dict[str, Any]:
+    """Sentences of a part: one after the other for JSON, the first and a list for the page."""
+    rest = [str(sentence) for sentence in said]
+    return {"sentence": " ".join([lead, *rest]).strip(), "lead": lead, "said": rest}
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -45,7 +54,7 @@ def mean_and_sd(mean: float, sd: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say a time as people do."""
+    """Write a time in seconds or minutes."""
     if math.isnan(seconds):
         return "—"
     return f"{number(float(seconds), 2)} s" if seconds < 100 else f"{seconds / 60:.1f} min"

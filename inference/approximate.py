@@ -6,22 +6,34 @@ are in `samplers/run.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.graph.forms import stored_names
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Fixed, Sampled, fixed_values, settle
+from ardvark.inference.hyper.pareto import HIGH, smooth
+from ardvark.inference.hyper.settings import (
+    Fixed,
+    Integrated,
+    Sampled,
+    default_hyper,
+    fixed_values,
+    settle,
+)
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.methods import METHODS
-from ardvark.inference.progress import progress
-from ardvark.inference.sites.likelihoods import Array, GaussianSites
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.forms import stored_names
+from ardvark.inference.running.progress import Tick, progress, silent
+from ardvark.inference.sites.approximation import mean_shifts, sd_shifts
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import least_noise
 from ardvark.inference.tree import (
     TREATMENTS,
@@ -31,10 +43,12 @@ from ardvark.inference.tree import (
     hyper_dataset,
     path_group,
 )
+from ardvark.models.card import card_of
 
 __all__ = [
-    "Answer",
-    "Run",
+    "Estimate",
+    "accuracy",
+    "estimated",
     "fit_exact",
     "fit_gaussian",
     "gaussian_answer",
@@ -44,18 +58,11 @@ __all__ = [
 ]
 
 _PERFECT = 1e-3  # residual, relative to the target's sd: less is no noise at all
+_SHIFTED = 0.1  # sd: a mean that is off by more is worth a word
+_FIRST_ORDER = 0.5  # sd: a first-order shift beyond which a tenth of an sd is left to higher orders
+_NO_MEAN = 1.0  # k-hat beyond which the weights have no mean
+_NARROWED = 0.1  # of an sd
 _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
-
-type Answer = tuple[dict[str, Any], dict[str, Any]]  # groups of the tree, facts for its root
-
-
-class Run(NamedTuple):
-    """What a fit was asked for, beside model and method."""
-
-    draws: int
-    chains: int
-    seed: int
-    progressbar: bool
 
 
 def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -65,15 +72,18 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
 
         return fit_sampled(model, name, settings, run)
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    hyper = default_hyper(latent) if settings.hyper is None else settings.hyper
     with progress(name, run.progressbar) as tick:
-        settled = settle(latent, settings, settings.hyper, tick)
-        settled = settled._replace(fit=settings.completed(settled.fit))
+        if isinstance(hyper, Integrated):
+            from ardvark.inference.hyper.run_integrated import fit_integrated  # SciPy's optimisers
+
+            return fit_integrated(latent, settings, hyper, run, tick)
+        settled = settle(latent, settings, hyper, tick)
+        settled = settled._replace(fit=settings.completed(settled.model, settled.fit))
         return gaussian_answer(latent, settled, run, tick)
 
 
-def gaussian_answer(
-    latent: LatentGaussian, settled: Settled, run: Run, tick: Callable[[str], None]
-) -> Answer:
+def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Tick) -> Answer:
     """Draw from a Gaussian that was settled on, and give everything its name."""
     rng = np.random.default_rng(run.seed)
     w = settled.fit.posterior.draws(run.chains * run.draws, rng)
@@ -82,6 +92,7 @@ def gaussian_answer(
     log_likelihood = settled.model.sites.log(eta)
     joint = log_likelihood.sum(axis=-1) + settled.fit.posterior.prior.log_density(w)
     approximation = settled.fit.posterior.log_density(w)
+    k_hat = smooth(joint - approximation).k_hat
     shape = (run.chains, run.draws)
     posterior = posterior_dataset(latent, w.reshape((*shape, -1)), settled.theta)
     posterior.attrs["sampling_kind"] = "iid"
@@ -98,18 +109,92 @@ def gaussian_answer(
         ),
         "fit": fit_dataset(latent, settled),
     }
-    return groups, {
-        "hyper": settled.treatment,
-        "caption": TREATMENTS[settled.treatment] if latent.hyper else "",
-        "weights": list(latent.weights),
-        "converged": settled.converged,
-        "problems": _why(settled),
-        "caution": _caution(latent, settled),
-    }
+    return groups, Facts(
+        hyper=settled.treatment,
+        caption=TREATMENTS[settled.treatment] if latent.hyper else "",
+        weights=latent.weights,
+        problems=() if settled.converged else (_why(settled),),
+        caution=_caution(latent, settled, k_hat),
+        extra={"k_hat": k_hat},
+    )
 
 
-def _caution(latent: LatentGaussian, settled: Settled) -> str:
-    """Say so where a search has ended at a place that deserves no trust."""
+def _caution(latent: LatentGaussian, settled: Settled, k_hat: float) -> str:
+    """Say so where a search has ended at a place that deserves no trust, or a Gaussian is none."""
+    own = ""
+    if card_of(latent.model) is None:  # of the zoo `compare` and the report say it
+        found, variance = settled.fit.by_weight, settled.fit.posterior.marginal_variance
+        estimate = estimated(latent, found, variance)._replace(
+            moved="mean_corrected" in settled.fit.info, laplace="decrement" in settled.fit.info
+        )
+        own = accuracy(estimate, k_hat)
+    return "; ".join(filter(None, (_badly_settled(latent, settled), own)))
+
+
+class Estimate(NamedTuple):
+    """The errors that an approximation estimates of itself: the largest, and of which weight."""
+
+    mean_shift: float = math.nan  # of a mean, in posterior sds
+    mean_of: str = ""
+    sd_shift: float = math.nan  # of an sd, as a share of it
+    sd_of: str = ""
+    theta_shift: float = math.nan  # of the mean of a hyperparameter φ, in posterior sds
+    theta_of: str = ""
+    moved: bool = False  # the means have been moved by the first
+    laplace: bool = False  # of Laplace: there is a better rule, and a correction
+
+
+def estimated(latent: LatentGaussian, found: Mapping[str, Array], variance: Array) -> Estimate:
+    """The largest of `mean_correction` and `variance_correction`, by the posterior's variances."""
+    estimate = Estimate()
+    if "mean_correction" in found and variance.size:
+        shift = mean_shifts(found["mean_correction"], variance)
+        at = int(np.argmax(shift))
+        estimate = estimate._replace(mean_shift=float(shift[at]), mean_of=latent.weight_names[at])
+    if "variance_correction" in found and variance.size:
+        shift = sd_shifts(found["variance_correction"], variance)
+        at = int(np.argmax(shift))
+        estimate = estimate._replace(sd_shift=float(shift[at]), sd_of=latent.weight_names[at])
+    return estimate
+
+
+def accuracy(own: Estimate, k_hat: float) -> str:
+    """What an approximation says of its own error, where that is too large; else nothing."""
+    said = []
+    if own.moved and own.mean_shift > _FIRST_ORDER:
+        said.append(
+            f"the mean of {own.mean_of} was moved by {own.mean_shift:.2f} sd (more than "
+            f"{_FIRST_ORDER}): what a correction of first order leaves is then no longer small"
+        )
+    if not own.moved and own.mean_shift > _SHIFTED:
+        said.append(
+            f"the approximation's own estimate is that the mean of {own.mean_of} is off by "
+            f"{own.mean_shift:.2f} sd (more than {_SHIFTED})"
+        )
+    if own.sd_shift > _NARROWED:
+        said.append(
+            f"its own estimate is that the sd of {own.sd_of} is off by {own.sd_shift:.0%} (more "
+            f"than {_NARROWED:.0%})"
+        )
+    if own.theta_shift > _SHIFTED:
+        said.append(
+            f"its own estimate is that the mean of the hyperparameter {own.theta_of} is off by "
+            f"{own.theta_shift:.2f} sd, from what the evidence leaves out"
+        )
+    # Where means and sds have estimates of their own, k-hat speaks of the tails alone.
+    high = HIGH if math.isnan(own.sd_shift) else _NO_MEAN
+    if k_hat > high:
+        said.append(
+            f"k-hat of the importance weights towards the posterior is {k_hat:.2g} (more than "
+            f"{high}): its tails are not those of the approximation"
+        )
+    others = "NUTS()"
+    if own.laplace:
+        others = "EP() or NUTS()" if own.moved else "EP(), Laplace(corrected=True) or NUTS()"
+    return "; ".join(said) + f". Compare with {others} before relying on it." if said else ""
+
+
+def _badly_settled(latent: LatentGaussian, settled: Settled) -> str:
     if settled.treatment == "fixed":
         return ""
     if isinstance(settled.model.sites, GaussianSites):
@@ -150,8 +235,6 @@ def _nothing_left(settled: Settled, sites: GaussianSites) -> str:
 
 
 def _why(settled: Settled) -> str:
-    if settled.converged:
-        return ""
     if settled.reason:
         return f"not converged: {settled.reason}"
     numbers = ", ".join(f"{k} {v:.3g}" for k, v in settled.fit.info.items())
@@ -186,13 +269,8 @@ def fit_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         "log_likelihood": row_dataset(latent, log_likelihood),
         "fit": hyper_dataset(latent, theta, numbers | found.info),
     }
-    return groups, {
-        "hyper": "fixed",
-        "caption": TREATMENTS["fixed"] if latent.hyper else "",
-        "weights": list(latent.weights),
-        "converged": True,
-        "problems": "",
-    }
+    caption = TREATMENTS["fixed"] if latent.hyper else ""
+    return groups, Facts(hyper="fixed", caption=caption, weights=latent.weights)
 
 
 def posterior_dataset(latent: LatentGaussian, w: Array, theta: Mapping[str, Array]) -> xr.Dataset:
@@ -205,8 +283,15 @@ def posterior_dataset(latent: LatentGaussian, w: Array, theta: Mapping[str, Arra
 
 
 def named_dataset(model: Any, named: Mapping[str, Array], predictor: str) -> xr.Dataset:
-    """Draws of every free variable, and of what else a tree stores."""
-    posterior = draws_dataset(model, {rv.name: named[rv.name] for rv in model.free_RVs})
+    """Draws of every free variable, and of what else a tree stores.
+
+    Free variables that are not given, since nothing observed depends on them (imputed values), are
+    drawn from their own distribution.
+    """
+    free = [rv.name for rv in model.free_RVs]
+    posterior = draws_dataset(model, {name: named[name] for name in free if name in named})
+    if missing := [name for name in free if name not in named]:
+        posterior = posterior.merge(_forward(model, posterior, missing))[free]
     derived = [n for n in stored_names(model, predictor) if n not in posterior]
     if not derived:
         return posterior
@@ -223,7 +308,25 @@ def named_dataset(model: Any, named: Mapping[str, Array], predictor: str) -> xr.
         )
 
 
+def _forward(model: Any, posterior: xr.Dataset, names: list[str]) -> xr.Dataset:
+    """Draws of variables given all others, one for each draw of the posterior."""
+    import pymc as pm
+
+    with quick(), silent("pymc.sampling.forward"):
+        drawn = pm.sample_posterior_predictive(
+            xr.DataTree.from_dict({"posterior": posterior}),
+            model=model,
+            var_names=names,
+            random_seed=0,  # the draws that it starts from have the seed of the fit
+            progressbar=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    made: xr.Dataset = drawn["posterior_predictive"].to_dataset()[names]
+    return made
+
+
 def row_dataset(latent: LatentGaussian, values: Array) -> xr.Dataset:
-    """Values (chain, draw, row) under the name and dims of the observed variable."""
-    dims = {latent.observed: dims_of(latent.model, latent.observed, 1)}
-    return draws_dataset(latent.model, {latent.observed: values}, dims)
+    """Values (chain, draw, row) under the names and dims of the observed variables."""
+    model, draws = latent.model, latent.by_observed(values)
+    dims = {n: dims_of(model, n, v.ndim - 2)[: v.ndim - 2] for n, v in draws.items()}
+    return draws_dataset(model, draws, dims)

@@ -21,8 +21,9 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.progress import silent
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.copies import without_starts
+from ardvark.inference.running.progress import silent
 
 __all__ = ["more_groups", "top_of_prior"]
 
@@ -41,6 +42,7 @@ def more_groups(model: Any, posterior: xr.Dataset, seed: int) -> dict[str, xr.Da
         )
     varying = [name for name in free if _varies(posterior[name])]
     drawn = xr.DataTree.from_dict({"posterior": posterior[free]})
+    model = without_starts(model)
     how: dict[str, Any] = {"model": model, "compile_kwargs": {"mode": "FAST_COMPILE"}}
     with quick(), silent("pymc.sampling.forward"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,29 +4,35 @@
 
 The hyperparameters are settled around an approximation (`hyper/settings.py`); a sampler takes them
 into the posterior unless they are fixed. What a kind of method does with a family of models is
-found by `routes.py`; for most it is in `approximate.py` and `samplers/run.py`.
+found by `methods.py`; for most it is in `approximate.py` and `samplers/run.py`.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, UnsupportedPair
-from ardvark.inference.approximate import Run
 from ardvark.inference.arguments import check_model
 from ardvark.inference.extend import more_groups
-from ardvark.inference.fit_until import fit_until
-from ardvark.inference.graph.copies import private_copy, put_data
-from ardvark.inference.graph.fingerprint import fingerprint
-from ardvark.inference.methods import METHODS
-from ardvark.inference.routes import family_of, fit_route
-from ardvark.inference.threads import interruptible
+from ardvark.inference.facts import Answer, Run
+from ardvark.inference.methods import METHODS, family_of, fit_route
+from ardvark.inference.pymc_models.copies import private_copy, put_data
+from ardvark.inference.pymc_models.fingerprint import fingerprint
+from ardvark.inference.pymc_models.travel import Carried
+from ardvark.inference.running.executor import check_executor, run_tasks
+from ardvark.inference.running.progress import progress
+from ardvark.inference.running.threads import interruptible
+from ardvark.inference.running.until import looks_at, spent
+from ardvark.inference.samplers.convergence import mixed
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_flag, positive_integer, some_seed
@@ -35,6 +41,7 @@ from ardvark.models.registry import MODELS
 __all__ = ["fit", "named_method"]
 
 MOST_DRAWS = 10**9
+HERE = (os.path.dirname(__file__),)  # a warning points to who called, not to a place in here
 
 
 def fit(
@@ -47,12 +54,13 @@ def fit(
     progressbar: bool = True,
     data: Iterable[Mapping[str, Any]] | None = None,
     extend: bool = False,
+    executor: Any = None,
 ) -> Any:
     """Fit a model by a method; the answer is an ArviZ tree.
 
     Parameters
     ----------
-    model : pm.Model
+    model : pm.Model, or a model of bambi
         From the zoo, or your own: a Gaussian block, an affine predictor, an elementwise likelihood.
     method : settings or str
         `av.Laplace()`, `av.NUTS(hyper=av.Fixed(tree))`, ... or a name with default settings.
@@ -70,6 +78,10 @@ def fit(
         Also make `posterior_predictive`, `prior`, `prior_predictive` and `log_prior`, for ArviZ's
         plots of calibration and prior sensitivity. A second or so more for a thousand rows.
 
+    executor : int, Dask Client, address or concurrent.futures' Executor, optional
+        Who fits the sets of `data=`: 2 for two processes, `"tcp://..."` for a cluster. The trees
+        are the same (`inference/running/executor.py`).
+
     Returns
     -------
     xr.DataTree, or a list of them with `data=`
@@ -80,31 +92,41 @@ def fit(
         some_seed(random_seed),
         as_flag(progressbar, "progressbar"),
     )
-    check_model(model)
+    model = check_model(model)
     _check_pair(model, name)
     more = as_flag(extend, "extend")
+    where = check_executor(executor)
     if data is None:
         return _fit_one(model, name, settings, run, more)
-    trees = []
-    for values in _data_sets(data):
-        _check_labels(model, values)
-        with private_copy(model) as own:
-            put_data(own, values)
-            trees.append(_fit_one(own, name, settings, run, more))
-    return trees
+    with progress("fit", run.progressbar and where is not None) as tick:
+        inner = run if where is None else run._replace(progressbar=False)
+        return run_tasks(
+            partial(_fit_values, Carried(model), name, settings, inner, more),
+            _data_sets(data, model),
+            where,
+            done=lambda number, tree: tick(f"data set {number + 1} is done"),
+        )
+
+
+def _fit_values(
+    carried: Carried, name: str, settings: Any, run: Run, extend: bool, values: Mapping[str, Any]
+) -> xr.DataTree:
+    with private_copy(carried.model) as own:
+        put_data(own, values)
+        return _fit_one(own, name, settings, run, extend)
 
 
 def _fit_one(model: Any, name: str, settings: Any, run: Run, extend: bool) -> xr.DataTree:
     begin = time.perf_counter()
-    route = fit_route(METHODS[name].kind, model)
-    if route is None:
-        raise UnsupportedPair(f"{name} does not fit models of the family {family_of(model)!r}.")
+    _check_correction(model, settings)
+    route = fit_route(name, model)
     with interruptible():
-        groups, facts = fit_until(route, model, name, settings, run)
-    if facts.get("caution"):
-        warnings.warn(f"{name}: {facts['caution']}", AccuracyWarning, stacklevel=4)
-    if not facts["converged"]:
-        warnings.warn(f"{name}: {facts['problems']}", ConvergenceWarning, stacklevel=4)
+        groups, facts = _fit_until(route, model, name, settings, run)
+    if facts.caution:
+        warnings.warn(f"{name}: {facts.caution}", AccuracyWarning, skip_file_prefixes=HERE)
+    if not facts.converged:
+        said = f"{name}: {'; '.join(facts.problems)}"
+        warnings.warn(said, ConvergenceWarning, skip_file_prefixes=HERE)
     if extend:
         groups |= more_groups(model, groups["posterior"], run.seed)
     card = card_of(model)
@@ -116,9 +138,49 @@ def _fit_one(model: Any, name: str, settings: Any, run: Run, extend: bool) -> xr
         "random_seed": run.seed,
         "versions": versions(),
         "seconds": time.perf_counter() - begin,
-        **facts,
+        **facts.attributes(),
     }
     return assemble({**groups, **data_groups(model)}, attributes)
+
+
+def _check_correction(model: Any, settings: Any) -> None:
+    """Refuse `corrected=True` where no mean would be moved by it."""
+    if not getattr(settings, "corrected", False):
+        return
+    family, hyper = family_of(model), type(settings.hyper).__name__
+    if family != "sites" or hyper == "Sampled":
+        where = f"hyper={hyper}()" if hyper == "Sampled" else f"a model of the family {family!r}"
+        raise UnsupportedPair(
+            f"Laplace(corrected=True): not for {where}, where no mean would be moved by it. Leave "
+            f"corrected out."
+        )
+
+
+def _fit_until(
+    route: Callable[..., Answer], model: Any, name: str, settings: Any, run: Run
+) -> Answer:
+    """Fit; longer and longer until the checks pass where the settings ask for it."""
+    plan = settings.hyper if hasattr(settings.hyper, "until") else settings
+    # NUTS continues its own chains, unless it is checked by what it did not draw.
+    continues = METHODS[name].kind == "sampler" and family_of(model) != "sample_feature"
+    if getattr(plan, "until", None) is None or continues:
+        return route(model, name, settings, run)
+    what = "sweeps" if hasattr(plan, "most_sweeps") else "draws"
+    first = plan.sweeps if what == "sweeps" else run.draws
+    lengths = looks_at(first, plan.until, getattr(plan, f"most_{what}"))
+    problems: tuple[str, ...] = ()
+    for length in lengths:
+        if what == "sweeps":
+            settings = replace(settings, sweeps=length)
+        else:
+            run = run._replace(draws=length)
+        groups, facts = route(model, name, settings, run)
+        if facts.converged or mixed(facts.sampler, run.chains):
+            break
+    else:
+        problems = (spent(length, what),)
+    numbers = {**facts.sampler, what: length, f"most_{what}": lengths[-1]}
+    return groups, replace(facts, problems=(*facts.problems, *problems), sampler=numbers)
 
 
 # What was asked for ---------------------------------------------------------------------------
@@ -132,7 +194,7 @@ def named_method(method: Any) -> tuple[str, Any]:
             raise InputError(f"method {method!r} is unknown; known: {', '.join(METHODS)}")
         return name, METHODS[name].load(METHODS[name].settings)()
     for name, entry in METHODS.items():
-        if type(method).__name__ == entry.settings:
+        if entry.made(method):
             return name, method
     raise InputError(
         f"method must be a name or settings such as "
@@ -151,7 +213,7 @@ def _draws_and_chains(draws: Any, chains: Any) -> tuple[int, int]:
     return draws, chains
 
 
-def _data_sets(data: Any) -> Iterator[Mapping[str, Any]]:
+def _data_sets(data: Any, model: Any) -> Iterator[Mapping[str, Any]]:
     """Give the sets of values; of a list all are looked at before the first is fitted."""
     if isinstance(data, Mapping | str) or not isinstance(data, Iterable):
         raise InputError(
@@ -164,6 +226,7 @@ def _data_sets(data: Any) -> Iterator[Mapping[str, Any]]:
             raise InputError(
                 f"data[{number}] must be a mapping name → array, got {type(values).__name__}"
             )
+        _check_labels(model, values)
         return values
 
     if isinstance(data, Sequence):
@@ -193,7 +256,7 @@ def _check_labels(model: Any, values: Mapping[str, Any]) -> None:
 
 def _check_pair(model: Any, name: str) -> None:
     card = card_of(model)
-    if card is None or name in MODELS[card.builder].methods:
+    if card is None or name in (*MODELS[card.builder].methods, *card.more_methods):
         return
     entry = MODELS[card.builder]
     reason = entry.reasons.get(name, "no such pair has been built.")

@@ -9,23 +9,32 @@
 | RW06 (3.18)                                            | _search                    |
 | log evidence, RW06 (3.32)                              | Laplace.approximate        |
 | its gradient, with the mode's own move, RW06 (5.21-24) | Laplace.evidence_gradient  |
+| E[w] - w_hat = V A' (third var(eta)) / 2, first order  | Laplace.completed          |
+| what the evidence leaves out                           | sites/higher_order.py      |
 
 RW06 is Rasmussen & Williams, Gaussian Processes for Machine Learning. The Newton step is always
 `sites/model.py`'s conditioning, so it costs O(N d^2) or O(N^2 d), whichever is less.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ardvark.errors import InputError
-from ardvark.inference.sites.approximation import Cotangents, GaussianFit
-from ardvark.inference.sites.likelihoods import Array, Derivatives
+from ardvark.inference.sites.approximation import Approximation, Cotangents, GaussianFit
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.higher_order import laplace_evidence_error
+from ardvark.inference.sites.likelihoods import Derivatives
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import SPACES, Posterior, condition
+from ardvark.inference.sites.softmax import SoftmaxSites
 
 __all__ = ["Laplace"]
+
+MOST_ROWS = 500  # beyond, what the evidence leaves out is not cheap to have at every node
+MOST_PRODUCTS = 10**8  # rows² weights
 
 
 class _State(NamedTuple):
@@ -39,7 +48,7 @@ class _State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class Laplace(Approximation):
     """Laplace's approximation.
 
     Parameters
@@ -54,14 +63,21 @@ class Laplace:
         Newton steps before the fit is returned with `converged=False`.
     space
         "weights", "functions", or "auto": the cheaper one.
+    corrected
+        Take the mean of the weights to first order (third derivatives of the sites), not their
+        mode: this moves `mean_vector`, `site_shift` and the draws. The covariance, the evidence
+        and what is searched by it stay Laplace's. With `hyper=Integrated()` the means are moved at
+        each node, and the nodes are weighed by the evidence to second order where that is small.
+        The shift is computed in any case: `mean_correction` in the `fit` group.
     """
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     tolerance: float = 1e-10
     max_iterations: int = 100
     space: str = "auto"
+    corrected: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
@@ -74,6 +90,8 @@ class Laplace:
             )
         if self.space not in SPACES:
             raise InputError(f"space must be one of {', '.join(SPACES)}; found {self.space!r}")
+        if not isinstance(self.corrected, bool):
+            raise InputError(f"corrected must be True or False; found {self.corrected!r}")
 
     def approximate(
         self, model: SiteModel, warm: GaussianFit | None = None, *, start: Array | None = None
@@ -84,14 +102,16 @@ class Laplace:
             start = np.where(prior.on, warm.posterior.mean, model.mean)
         state, iterations, decrement, stationary = self._search(prior, _begin(prior, start))
         posterior, indefinite = _expand(prior, state, self.space)
+        curvature = -state.sites.second
+        curvature = np.maximum(curvature, 0.0) if indefinite else curvature
         slope = np.abs(_gradient(prior, state)) * np.sqrt(posterior.marginal_variance[prior.on])
         return GaussianFit(
             posterior=posterior,
             log_evidence=state.psi - posterior.half_log_det,  # RW06 (3.32)
             iterations=iterations,
             converged=stationary and not indefinite,
-            site_precision=posterior.site_precision,
-            site_shift=posterior.site_shift,
+            site_precision=curvature,
+            site_shift=curvature * state.eta + state.sites.first,
             info={
                 "gradient_norm": float(slope.max(initial=0.0)),
                 "decrement": decrement,
@@ -121,22 +141,52 @@ class Laplace:
             state = moved
         return state, iteration, decrement, False
 
-    def completed(self, fit: GaussianFit) -> GaussianFit:
-        """Nothing is left for the end."""
-        return fit
+    def completed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """Estimate the shift of the means from the mode; move them by it if `corrected`.
+
+        To first order E[w] = w_hat + V A' pull, pull = third * var(eta) / 2 (Tierney, Kass & Kadane
+        1989; the centre of R-INLA's simplified Laplace): what `pull` does in the sites' shifts.
+        """
+        if not fit.converged:
+            return fit
+        eta = model.predictor(fit.posterior.mean)
+        pull = _skewness_pull(model, fit.posterior, eta, model.sites.derivatives(eta))
+        if not np.isfinite(pull).all():
+            return fit
+        fit = fit.assessed(fit.posterior.pulled(model.projection.T @ pull))
+        if not self.corrected:
+            return fit
+        shift = fit.site_shift + pull
+        moved = condition(model, fit.site_precision, shift, self.space)
+        info = fit.info | {"mean_corrected": 1.0}
+        return fit._replace(posterior=moved, site_shift=shift, info=info)
+
+    def assessed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """Complete the fit, and estimate what its evidence leaves out where that is cheap."""
+        rows, weights = model.projection.shape
+        found = self.completed(model, fit)
+        if not fit.converged or isinstance(model.sites, SoftmaxSites):
+            return found
+        if rows > MOST_ROWS or rows**2 * weights > MOST_PRODUCTS:
+            return found
+        error = laplace_evidence_error(model, fit.posterior, model.predictor(fit.posterior.mean))
+        if not np.isfinite(error):
+            return found
+        return found._replace(info=found.info | {"log_evidence_correction": error})
 
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
         """Adjoints of `fit.log_evidence`, exact: the mode moves with the hyperparameters."""
         posterior, prior = fit.posterior, fit.posterior.prior
-        site = model.sites.derivatives(posterior.eta_mean)
+        coupled = isinstance(model.sites, SoftmaxSites)  # then the posterior has rows of its own
+        eta = model.predictor(posterior.mean) if coupled else posterior.eta_mean
+        site = model.sites.derivatives(eta)
         deviation = posterior.mean - model.mean  # delta
-        cross = posterior.cross_covariance  # A V
-        pull = 0.5 * posterior.eta_variance * site.third  # d(-half_log_det)/d eta
+        cross, pull, second_times = _curvature(model, posterior, eta, site)
         moved = pull @ cross  # u = V A' pull
         eta_moved = model.projection @ moved
-        offset = site.first + pull + site.second * eta_moved
+        offset = site.first + pull + second_times(eta_moved)
         projection = np.outer(offset, posterior.mean) + np.outer(site.first, moved)
-        projection += site.second[:, None] * cross
+        projection += second_times(cross)
         precision = covariance = None
         if model.precision is not None:
             second_moment = deviation**2 + posterior.marginal_variance
@@ -144,7 +194,7 @@ class Laplace:
             precision[~prior.on] = 0.0  # a weight that is off stays off
         else:
             force = model.projection.T @ site.first  # b = P0 delta
-            force_moved = model.projection.T @ (pull + site.second * eta_moved)  # P0 u
+            force_moved = model.projection.T @ (pull + second_times(eta_moved))  # P0 u
             both = np.outer(force_moved, force)
             covariance = 0.5 * (np.outer(force, force) + both + both.T - posterior.information)
         return Cotangents(
@@ -153,11 +203,39 @@ class Laplace:
             covariance=covariance,
             projection=projection,
             offset=offset,
-            site_eta=posterior.eta_mean[None, :],
+            site_eta=eta[None, :],
             site_value=np.ones((1, offset.size)),
             site_first=eta_moved[None, :],
             site_second=0.5 * posterior.eta_variance[None, :],
         )
+
+
+def _curvature(
+    model: SiteModel, posterior: Posterior, eta: Array, site: Derivatives
+) -> tuple[Array, Array, Callable[[Array], Array]]:
+    """A V, d(-half_log_det)/d eta, and the product of the sites' second derivative with columns."""
+    sites, pull = model.sites, _skewness_pull(model, posterior, eta, site)
+    if not isinstance(sites, SoftmaxSites):
+        second = site.second
+        return (
+            posterior.cross_covariance,
+            pull,
+            lambda x: (second if x.ndim == 1 else second[:, None]) * x,
+        )
+    chances = sites.chances(eta)
+    cross = model.projection @ posterior.covariance
+    return cross, pull, lambda x: -sites.curvature_times(chances, x)
+
+
+def _skewness_pull(model: SiteModel, posterior: Posterior, eta: Array, site: Derivatives) -> Array:
+    """d(-half_log_det)/d eta at the mode: how third derivatives pull at the mean."""
+    sites = model.sites
+    if not isinstance(sites, SoftmaxSites):
+        return np.asarray(0.5 * posterior.eta_variance * site.third)
+    cross = model.projection @ posterior.covariance
+    by_row = (*sites.counts.shape, -1)
+    blocks = cross.reshape(by_row) @ np.swapaxes(model.projection.reshape(by_row), 1, 2)
+    return sites.pull(sites.chances(eta), blocks)
 
 
 def _evaluate(prior: Prior, deviation: Array, force: Array, eta: Array) -> _State | None:
@@ -211,7 +289,9 @@ def _step(
 ) -> _State | None:
     eta = state.eta + size * (prior.projection @ direction)
     # The target's own force is A'(nu - tau eta): no inverse of a dense K is needed.
-    force = prior.projection.T @ (target.site_shift - target.site_precision * target.eta_mean)
+    force = target.prior.projection.T @ (
+        target.site_shift - target.site_precision * target.eta_mean
+    )
     force = state.force + size * (force - state.force)
     return _evaluate(prior, state.deviation + size * direction, force, eta)
 

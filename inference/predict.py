@@ -23,15 +23,16 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.graph.copies import private_copy, put_data
-from ardvark.inference.graph.fingerprint import require_model
-from ardvark.inference.graph.forms import gaussian_form
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.progress import silent
-from ardvark.inference.routes import family_of, prediction_route
-from ardvark.inference.sites.likelihoods import Array, GaussianSites
+from ardvark.inference.methods import family_of, prediction_route
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.copies import private_copy, put_data
+from ardvark.inference.pymc_models.fingerprint import require_model
+from ardvark.inference.pymc_models.forms import gaussian_form
+from ardvark.inference.running.progress import silent
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_flag, some_seed
 from ardvark.models.inputs import Inputs, as_inputs, scaled_like
@@ -78,7 +79,7 @@ def predict(
         Classes: (row, class) probabilities. Otherwise (row, statistic) with mean and sd.
     """
     check_tree(tree)
-    check_model(model)
+    model = check_model(model)
     as_flag(bayes_point, "bayes_point")
     require_model(model, {"tree": tree})
     _require_settings(model, tree)
@@ -96,7 +97,7 @@ def predict(
         latent = read_model(
             own,
             weights=tuple(names) if isinstance(names, list) else names,
-            predictor=predictor or settings.get("predictor", "eta"),
+            predictor=predictor or settings.get("predictor"),
         )
         values = _new_values(own, latent, X_new)
         put_data(own, values)
@@ -180,8 +181,9 @@ class _Gaussian:
             )
         mean = latent.prior(self.theta)[0]
         mean[kept] = fit["mean_vector"].values
-        self.mean = projection @ mean + offset
-        rows = projection[:, kept]
+        own = _own_rows(latent, self.theta)
+        self.mean = (projection @ mean + offset)[own]
+        rows = projection[own][:, kept]
         if "covariance_matrix" in fit:
             self.variance = np.einsum("ni,ij,nj->n", rows, fit["covariance_matrix"].values, rows)
         else:
@@ -247,7 +249,8 @@ class Beliefs:
         for draws in in_blocks(self.draws):
             theta = {name: draws[name] for name in self.latent.hyper}
             if self.known is None:
-                yield theta, self.latent.eta_of(draws)
+                first = {name: values[0] for name, values in theta.items()}
+                yield theta, self.latent.eta_of(draws)[:, _own_rows(self.latent, first)]
             else:
                 count = len(next(iter(draws.values())))
                 yield theta, np.broadcast_to(self.known, (count, len(self.known)))
@@ -292,6 +295,13 @@ class Beliefs:
 
 
 _Belief = _Gaussian | Beliefs
+
+
+def _own_rows(latent: LatentGaussian, theta: Mapping[str, Array]) -> slice:
+    """Rows of the observed variable that is predicted; others are of priors and potentials."""
+    if len(latent.reading.rows) == 1:
+        return slice(None)
+    return latent.row_slices(theta)[latent.observed]
 
 
 def _noise_variance(latent: LatentGaussian, theta: Mapping[str, Any], rows: int) -> Array | None:

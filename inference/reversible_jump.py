@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ardvark.errors import InputError
-from ardvark.inference.until import check_until
+from ardvark.inference.running.until import check_until
 from ardvark.models.checks import as_count, one_of, positive_integer
 
 __all__ = ["PROPOSALS", "Plan", "ReversibleJump"]
@@ -53,11 +53,12 @@ class ReversibleJump:
         their prior, which is right too and hopeless beyond toys: it is there to compare with.
     rungs
         Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
-        hand their states down. 1 is no tempering.
+        hand their states down. 1 is no tempering; None is 1 for the joint target, 8 for the
+        conditional one.
     scouts
-        Mixtures: short chains from starts of their own that each chain sends out before it is
-        tuned. All chains then try to leap to the allocations that those of any chain have found,
-        with subset and coefficients anew; 0 is no leaps.
+        Mixtures, joint target: short chains from starts of their own that each chain sends out
+        before it is tuned. All chains then try to leap to the allocations that those of any chain
+        have found, with subset and coefficients anew; 0 is no leaps.
     until, most_sweeps
         "converged": make more sweeps until the chains agree (R-hat <= 1.01 of the size and of every
         input): `sweeps`, and each time half as many again from the same seed, up to `most_sweeps`
@@ -67,13 +68,13 @@ class ReversibleJump:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     sweeps: int = 15000
     tune: int | None = None
     thin: int | None = None
     jumps: int | None = None
     proposals: str = "data"
-    rungs: int = 1
+    rungs: int | None = None
     scouts: int = 16
     until: str | None = None
     most_sweeps: int | None = None
@@ -82,10 +83,9 @@ class ReversibleJump:
         positive_integer(self.sweeps, "sweeps")
         if self.tune is not None:
             as_count(self.tune, "tune")
-        for name in ("thin", "jumps"):
+        for name in ("thin", "jumps", "rungs"):
             if getattr(self, name) is not None:
                 positive_integer(getattr(self, name), name)
-        positive_integer(self.rungs, "rungs")
         as_count(self.scouts, "scouts")
         one_of(self.proposals, PROPOSALS, "proposals")
         check_until(self.until, self.most_sweeps, "most_sweeps")

@@ -23,14 +23,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.graph.fingerprint import observed_values
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import CRITERIA
 from ardvark.inference.hyper.settled import Settled
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.fingerprint import observed_values
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.posterior import FunctionPosterior, Posterior, condition
 
 __all__ = [
+    "FREE",
     "TREATMENTS",
     "assemble",
     "covariance_variables",
@@ -52,13 +53,22 @@ TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must
         "type-II posterior: the hyperparameters were chosen by leave-one-out along the path of the "
         "evidence, and their uncertainty is not in it"
     ),
+    "integrated": (
+        "approximate posterior: the hyperparameters are integrated out by weighted points, the "
+        "weights are Gaussian at each of them"
+    ),
+    "mode": (
+        "posterior at one value of the hyperparameters, the mode of their own posterior on the "
+        "unconstrained scale: their uncertainty is not in it"
+    ),
     "fixed": "posterior at fixed hyperparameters: their uncertainty is not in it",
     "mean field": (
         "mean-field posterior: weights, precisions and noise are taken as independent of each "
         "other, so sds are too small"
     ),
 }
-HELD = ("evidence", "predictive", "fixed")  # treatments that leave one value
+FREE = ("posterior", "integrated")  # treatments that leave draws of the hyperparameters
+HELD = ("evidence", "predictive", "mode", "fixed")  # treatments that leave one value
 _LARGEST_COVARIANCE = 2000  # kept weights; above it a low-rank factor is stored, never d x d
 _PACKAGES = ("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
 
@@ -121,6 +131,7 @@ def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
         "iterations": settled.fit.iterations,
         **covariance_variables(posterior, kept),
         **{name: ("row", values) for name, values in settled.fit.by_row.items()},
+        **{name: ("weight", values) for name, values in settled.fit.by_weight.items()},
         **{name: ("sweep", values) for name, values in settled.fit.by_sweep.items()},
         **{n: float(v) for n, v in settled.fit.info.items() if n not in settled.fit.by_row},
     }
@@ -211,7 +222,7 @@ def _mark_held(groups: Mapping[str, xr.Dataset | None], hyper: str) -> None:
 
 
 def storable(value: Any) -> str | int | float:
-    """Give an attribute as text or a number: netCDF has no truth values, and nobody has None."""
+    """Give an attribute as text or a number: netCDF has neither booleans nor None."""
     if isinstance(value, (bool, np.bool_)):
         return int(value)
     return value if _plain(value) else json.dumps(value)

@@ -222,7 +222,7 @@ def scale_in_graph(scale: Scale) -> Any:
 
 
 def gamma_precisions(shape: float, rate: float) -> WeightPrior:
-    """Give w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate)."""
+    """Return w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate)."""
     a, b = _doubles(shape, rate)
 
     def prior(name: str, dims: Any = None) -> Any:
@@ -233,7 +233,7 @@ def gamma_precisions(shape: float, rate: float) -> WeightPrior:
 
 
 def integrated_precisions(shape: float, rate: float) -> WeightPrior:
-    """Give the same w with alpha integrated out: Student-t, 2a degrees of freedom, sqrt(b/a)."""
+    """Return the same w with alpha integrated out: Student-t, 2a degrees of freedom, sqrt(b/a)."""
     nu, scale = _doubles(2 * shape, np.sqrt(rate / shape))
 
     def prior(name: str, dims: Any = None) -> Any:
@@ -243,7 +243,7 @@ def integrated_precisions(shape: float, rate: float) -> WeightPrior:
 
 
 def shared_precision(shape: float, rate: float) -> WeightPrior:
-    """Give w ~ N(0, 1/alpha) with one alpha ~ Gamma(shape, rate) for the whole block."""
+    """Return w ~ N(0, 1/alpha) with one alpha ~ Gamma(shape, rate) for the whole block."""
     a, b = _doubles(shape, rate)
 
     def prior(name: str, dims: Any = None) -> Any:
@@ -267,7 +267,7 @@ PRIORS: dict[str, tuple[_OfBlocks, _OfBlocks]] = {
 
 
 def fixed_precisions(precisions: dict[str, Array]) -> WeightPrior:
-    """Give w ~ N(0, 1/alpha) with alpha as data; an infinite alpha leaves an exact 0."""
+    """Return w ~ N(0, 1/alpha) with alpha as data; an infinite alpha leaves an exact 0."""
 
     def prior(name: str, dims: Any = None) -> Any:
         value = np.asarray(precisions[name])

@@ -1,9 +1,9 @@
-"""What travels beside a graph: a `Card` says what its builder knew, the graph stays a `pm.Model`.
+"""A `Card`: what a builder knows about its graph and a `pm.Model` cannot hold.
 
 A graph has no place for class labels, for how new inputs become its data, or for a second form of
 itself. `remember` keeps these by the identity of the model, and only as long as the model lives:
 a card must therefore never hold its own model. Second forms have the data of the builder's call:
-`inference/graph/forms.py` gives them those that the model holds now.
+`inference/pymc_models/forms.py` gives them those that the model holds now.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ardvark.models.inputs import Array, Scaling
 
-__all__ = ["Card", "Precision", "card_of", "hand_on", "remember"]
+__all__ = ["Card", "Precision", "card_of", "hand_on", "received", "remember", "sent_with"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Card:
-    """What a builder knew and a graph cannot say."""
+    """What a builder knows about its graph and the graph cannot hold."""
 
     builder: str  # name in the registry
     task: str  # "binary" | "multiclass" | "regression"
@@ -47,10 +47,11 @@ class Card:
     precisions: tuple[Precision, ...] = ()
     integrated: Callable[[], Any] | None = None  # the graph with its precisions integrated out
     gaussian: Callable[[], Any] | None = None  # the graph with Gaussian weights, if it has others
-    family: str = "sites"  # the shape of the graph, see inference/routes.py
+    family: str = "sites"  # the shape of the graph, see inference/methods.py
     design: Any = None  # how its data become basis functions, for families that are not read
     whitened: Callable[[], Any] | None = None  # the graph as samplers like it, same variables
     covariance: Any = None  # of a process: between any two tables of rows
+    more_methods: tuple[str, ...] = ()  # that fit this graph, beside those of its builder
 
 
 _CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()
@@ -62,7 +63,7 @@ def remember(model: Any, card: Card) -> None:
 
 
 def card_of(model: Any) -> Card | None:
-    """Give the card of a graph, None for a user's own graph.
+    """Return the card of a graph, None for a user's own graph.
 
     A graph that has got more terms since it was built is no longer what its second form
     stands for, so that form is withheld and the graph is taken as written.
@@ -75,9 +76,20 @@ def card_of(model: Any) -> Card | None:
 
 
 def hand_on(model: Any, copy: Any) -> None:
-    """Give a copy of a graph the card of the graph."""
+    """Copy the card of a graph to a copy of the graph."""
     if model in _CARDS:
         _CARDS[copy] = _CARDS[model]
+
+
+def sent_with(model: Any) -> Any:
+    """What `received` needs to give a model its card again in another process."""
+    return _CARDS.get(model)
+
+
+def received(model: Any, sent: Any) -> None:
+    """Keep a card that came with its model from another process."""
+    if sent is not None:
+        _CARDS[model] = sent
 
 
 def _terms(model: Any) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ type Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
 FAR_FROM_ONE = 1e7  # a scale of inputs for which no default prior is meant, either way
-LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer tells integers apart
+LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer holds every integer
 
 
 # --- inputs ----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def as_binary(t: Any, n_rows: int, *, argument: str = "t") -> tuple[IntArray, Cl
 
 
 def models_for(task: str) -> str:
-    """Names of the models of the zoo for a task."""
+    """Names of the models for a task."""
     from ardvark.models.registry import MODELS
 
     return ", ".join(name for name, entry in MODELS.items() if task in entry.tasks)
@@ -150,7 +150,7 @@ def as_target(t: Any, n_rows: int, *, argument: str = "t") -> Array:
 
 
 def target_scale(t: Array) -> float:
-    """Give the unit of a target, in which priors are measured.
+    """Return the unit of a target, in which priors are measured.
 
     Its sd, or its size where it is constant but for rounding.
     """
@@ -178,7 +178,7 @@ def _as_column(t: Any, n_rows: int, argument: str, expected: str) -> npt.NDArray
 
 
 def _as_labels(labels: npt.NDArray[Any], rows: npt.NDArray[np.intp], argument: str) -> ClassArray:
-    """Give labels a type that np.unique can sort: integers, booleans or strings."""
+    """Convert labels to a type that np.unique can sort: integers, booleans or strings."""
     kind = labels.dtype.kind
     if kind == "O":
         is_text = np.array([isinstance(label, str) for label in labels])
@@ -298,7 +298,7 @@ def as_flag(value: Any, argument: str) -> bool:
 
 
 def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:
-    """Give a seed as an integer, or None.
+    """Return a seed as an integer, or None.
 
     A NumPy Generator gives its next number, so it moves on with every call; a SeedSequence always
     gives the same. Both can be written down then, as any other seed.
@@ -318,7 +318,7 @@ def as_seed(random_seed: Any, argument: str = "random_seed") -> int | None:
 
 
 def some_seed(random_seed: Any) -> int:
-    """Give a seed as an integer, a fresh one for None."""
+    """Return a seed as an integer, a fresh one for None."""
     seed = as_seed(random_seed)
     return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
 
@@ -337,7 +337,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-# --- legal columns that deserve a second look ------------------------------------------------
+# --- legal columns that need attention ------------------------------------------------
 
 
 def warn_about_columns(X: Inputs) -> None:
@@ -363,7 +363,7 @@ def warn_about_columns(X: Inputs) -> None:
     if far:
         warn(
             f"X has a column far from unit scale: sd {scales[far[0]]:.3g} of "
-            f"{names[kept[far[0]]]!r}. Default priors and kernels say nothing useful there (only "
+            f"{names[kept[far[0]]]!r}. Default priors and kernels are not useful there (only "
             f"Evidence() is free of units): see ardvark.standardise."
         )
     elif scales[high] > WILD_SCALES * scales[low]:

@@ -51,7 +51,7 @@ class Covariance(ABC):
                 object.__setattr__(self, name, positive(value, name))
 
     def parameters(self, X: Array) -> tuple[Scale, ...]:
-        """Give each parameter on these training rows: its value, or what is typical of it."""
+        """Return each parameter on these training rows: its value, or what is typical of it."""
         features = X.shape[1]
         variance = X.var(axis=0)
         share = 1.0 / (features * np.where(variance > 0, variance, 1.0))
@@ -73,11 +73,11 @@ class Covariance(ABC):
 
     @abstractmethod
     def __call__(self, X: Any, Z: Any, kappa: Mapping[str, Any]) -> Any:
-        """Give Cov[f(x_n), f(z_m)], (N, M)."""
+        """Return Cov[f(x_n), f(z_m)], (N, M)."""
 
     @abstractmethod
     def variance(self, X: Array, kappa: Mapping[str, Array]) -> Array:
-        """Give Cov[f(x_n), f(x_n)] without jitter, (N,)."""
+        """Return Cov[f(x_n), f(x_n)] without jitter, (N,)."""
 
     @abstractmethod
     def pull(self, G: Array, X: Array, kappa: Mapping[str, Array], K: Array) -> dict[str, Array]:
@@ -99,7 +99,7 @@ class ARDGaussian(Covariance):
     NAMES: ClassVar[tuple[str, ...]] = ("kappa_0", "kappa_a", "kappa_b")
 
     def __call__(self, X: Any, Z: Any, kappa: Mapping[str, Any]) -> Any:
-        """Give kappa_0 exp(-1/2 sum_l kappa_a,l (x_l - z_l)²) + kappa_b, (N, M)."""
+        """Return kappa_0 exp(-1/2 sum_l kappa_a,l (x_l - z_l)²) + kappa_b, (N, M)."""
         xp = _library(X, Z, *kappa.values())
         weighted = X * kappa["kappa_a"]
         left = (weighted * X).sum(axis=1)[:, None] / 2
@@ -108,7 +108,7 @@ class ARDGaussian(Covariance):
         return kappa["kappa_0"] * xp.exp(exponent) + kappa["kappa_b"]  # Chu06 (2)
 
     def variance(self, X: Array, kappa: Mapping[str, Array]) -> Array:
-        """Give kappa_0 + kappa_b for each row."""
+        """Return kappa_0 + kappa_b for each row."""
         return np.full(len(X), float(kappa["kappa_0"] + kappa["kappa_b"]))
 
     def pull(self, G: Array, X: Array, kappa: Mapping[str, Array], K: Array) -> dict[str, Array]:
@@ -133,11 +133,11 @@ class ARDLinear(Covariance):
     NAMES: ClassVar[tuple[str, ...]] = ("kappa_a", "kappa_b")
 
     def __call__(self, X: Any, Z: Any, kappa: Mapping[str, Any]) -> Any:
-        """Give sum_l kappa_a,l x_l z_l + kappa_b, (N, M)."""
+        """Return sum_l kappa_a,l x_l z_l + kappa_b, (N, M)."""
         return (X * kappa["kappa_a"]) @ Z.T + kappa["kappa_b"]  # Chu06 (3)
 
     def variance(self, X: Array, kappa: Mapping[str, Array]) -> Array:
-        """Give the variance of f at each row."""
+        """Return the variance of f at each row."""
         return np.asarray(np.square(X) @ kappa["kappa_a"] + kappa["kappa_b"])
 
     def pull(self, G: Array, X: Array, kappa: Mapping[str, Array], K: Array) -> dict[str, Array]:

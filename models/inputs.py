@@ -46,15 +46,15 @@ class Scaling:
         return (np.asarray(X, dtype=float) - self.centre) / self.scale
 
     def select(self, columns: npt.NDArray[np.intp]) -> "Scaling":
-        """Give the scaling of some columns."""
+        """Return the scaling of some columns."""
         return Scaling(self.centre[columns], self.scale[columns])
 
     def then(self, later: "Scaling") -> "Scaling":
-        """Give the one scaling that equals this one followed by `later`."""
+        """Return the one scaling that equals this one followed by `later`."""
         return Scaling(self.centre + self.scale * later.centre, self.scale * later.scale)
 
     def same_as(self, other: "Scaling | None") -> bool:
-        """Tell whether both do the same to every column, to the last bit."""
+        """Whether both are the same for every column, to the last bit."""
         return other is not None and (
             np.array_equal(self.centre, other.centre) and np.array_equal(self.scale, other.scale)
         )
@@ -96,7 +96,7 @@ class Inputs(np.ndarray[tuple[int, ...], np.dtype[np.float64]]):
         part = self.view(np.ndarray)[key]
         if self.ndim != 2 or np.ndim(part) != 2 or not len(part) or not self.feature_names:
             return part
-        # The same key on a table of column numbers tells which column each value came from.
+        # The same key on a table of column numbers shows which column each value came from.
         columns = np.broadcast_to(np.arange(self.shape[1]), self.shape)[key]
         if not (columns == columns[0]).all():
             return part

@@ -57,7 +57,7 @@ class Kernel(Protocol):
     name: ClassVar[str]
 
     def __call__(self, X: Any, centres: Any) -> Any:
-        """Give the (N, M) matrix k(x_n, c_m)."""
+        """Return the (N, M) matrix k(x_n, c_m)."""
 
 
 type Basis = Kernel | Callable[[Array], Array] | None
@@ -88,11 +88,11 @@ class _Scaled:
             object.__setattr__(self, "width", _positive_width(self.width))
 
     def distance(self, X: Any, centres: Any) -> Any:
-        """Give |x_n - c_m|, (N, M)."""
+        """Return |x_n - c_m|, (N, M)."""
         return _numpy_or_pytensor(X, centres).sqrt(_squared_distance(X, centres))
 
     def scale(self, X: Array) -> Scale:
-        """Give the width on these training rows."""
+        """Return the width on these training rows."""
         typical = _median(self.distance, X)
         value = typical if self.width == MEDIAN else self.width
         return Scale("width", None if value is None else np.array(value), np.array(typical))
@@ -131,7 +131,7 @@ class RBF(_Scaled):
             )
 
     def scale(self, X: Array) -> Scale:
-        """Give the width, or the scales of the inputs, on these training rows."""
+        """Return the width, or the scales of the inputs, on these training rows."""
         if not self.per_input:
             return _Scaled.scale(self, X)
         variance = X.var(axis=0)
@@ -140,7 +140,7 @@ class RBF(_Scaled):
         return Scale("input_scale", None, share, spread=2.0, dims="feature")
 
     def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
-        """Give exp(-|x_n - c_m|² / 2 s²); `scale` stands for an open width or the eta_k."""
+        """Return exp(-|x_n - c_m|² / 2 s²); `scale` is an inferred width or the eta_k."""
         scale = self._settled(scale)
         xp = _numpy_or_pytensor(X, centres, scale)
         if xp is np:
@@ -158,11 +158,11 @@ class Laplacian(_Scaled):
     name: ClassVar[str] = "laplacian"
 
     def distance(self, X: Any, centres: Any) -> Any:
-        """Give sum_k |x_nk - c_mk|, (N, M)."""
+        """Return sum_k |x_nk - c_mk|, (N, M)."""
         return _over_inputs(X, centres, lambda x, c: abs(x - c), add)
 
     def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
-        """Give exp(-|x_n - c_m|_1 / s); `scale` stands for an open width."""
+        """Return exp(-|x_n - c_m|_1 / s); `scale` is an inferred width."""
         scale = self._settled(scale)
         return _numpy_or_pytensor(X, centres, scale).exp(-self.distance(X, centres) / scale)
 
@@ -174,7 +174,7 @@ class Linear:
     name: ClassVar[str] = "linear"
 
     def __call__(self, X: Any, centres: Any) -> Any:
-        """Give x_n'c_m."""
+        """Return x_n'c_m."""
         return X @ centres.T
 
 
@@ -192,7 +192,7 @@ class Polynomial:
             object.__setattr__(self, "offset", positive(self.offset, "offset"))
 
     def __call__(self, X: Any, centres: Any) -> Any:
-        """Give (x_n'c_m + offset)^degree."""
+        """Return (x_n'c_m + offset)^degree."""
         return (X @ centres.T + self.offset) ** self.degree
 
 
@@ -207,7 +207,7 @@ class Spline:
     name: ClassVar[str] = "spline"
 
     def __call__(self, X: Any, centres: Any) -> Any:
-        """Give prod_k 1 + xc + xc m - (x + c) m²/2 + m³/3 with m = min(x_nk, c_mk)."""
+        """Return prod_k 1 + xc + xc m - (x + c) m²/2 + m³/3 with m = min(x_nk, c_mk)."""
         xp = _numpy_or_pytensor(X, centres)
 
         def factor(x: Any, c: Any) -> Any:
@@ -226,7 +226,7 @@ class ThinPlate(_Scaled):
     name: ClassVar[str] = "thin_plate"
 
     def __call__(self, X: Any, centres: Any, scale: Any = None) -> Any:
-        """Give q log(q) / 2 with q = |x_n - c_m|² / s², and 0 on the centre itself."""
+        """Return q log(q) / 2 with q = |x_n - c_m|² / s², and 0 on the centre itself."""
         scale = self._settled(scale)
         xp = _numpy_or_pytensor(X, centres, scale)
         square = _squared_distance(X, centres) / scale**2
@@ -259,7 +259,7 @@ class Design:
 
 
 def basis_size(design: Design) -> float:
-    """Give the squares of the basis functions, summed and averaged over (at most 1000) rows.
+    """Return the squares of the basis functions, summed and averaged over (at most 1000) rows.
 
     An input counts 1, as if of unit scale; a kernel with an open scale is taken at its typical one.
     """
@@ -288,7 +288,7 @@ def expand(X: Inputs, basis: Basis) -> Design:
     elif isinstance(basis, Kernel):
         names, weights = _row_names(values), "basis"
         basis_functions = _centred(basis, values)
-        basis_functions(values[:1])  # a kernel with an open setting says so before a graph exists
+        basis_functions(values[:1])  # a kernel with a free setting is refused before a graph exists
     else:
         return _tabulated(values, basis, coords)
     coords |= {weights: names}
@@ -296,7 +296,7 @@ def expand(X: Inputs, basis: Basis) -> Design:
 
 
 def centred_on_rows(X: Inputs, kernel: Any) -> Design:
-    """Give one basis function per training row, its scale in the graph if the kernel has one.
+    """Return one basis function per training row, its scale in the graph if the kernel has one.
 
     A function k(X, centres) that is no `Kernel` need not know PyTensor: its values are the data.
     """
@@ -392,7 +392,7 @@ def _as_data_X(X: Array) -> dict[str, Array]:
 
 
 def _squared_distance(X: Any, centres: Any, weights: Any = None) -> Any:
-    """Give |x_n - c_m|², or sum_k weights_k (x_nk - c_mk)², by one matrix product; never < 0."""
+    """Return |x_n - c_m|², or sum_k weights_k (x_nk - c_mk)², by one matrix product; never < 0."""
     xp = _numpy_or_pytensor(X, centres, *(() if weights is None else (weights,)))
     origin = centres.mean(axis=0)  # near the data the three terms cancel less
     X, centres = X - origin, centres - origin
@@ -402,7 +402,7 @@ def _squared_distance(X: Any, centres: Any, weights: Any = None) -> Any:
 
 
 def _gaussian_bumps(X: Array, centres: Array, rates: Any) -> Array:
-    """Give exp(-sum_k rates_k (x_nk - c_mk)²), four times as fast as a table after the other.
+    """Return exp(-sum_k rates_k (x_nk - c_mk)²), four times as fast as a table after the other.
 
     One product gives the whole exponent, and some rows at a time stay in the cache until they are
     exponentials. Where bumps are so narrow that its terms would cancel, differences come first.
@@ -433,7 +433,7 @@ def _over_inputs(X: Any, centres: Any, term: Callable[..., Any], join: Callable[
 
 
 def _median(distance: Callable[[Array, Array], Array], X: Array) -> float:
-    """Give the median distance of two different rows; 1 if there are none."""
+    """Return the median distance of two different rows; 1 if there are none."""
     some = X[:: -(-len(X) // _MOST_ROWS)]
     between = distance(some, some)[np.triu_indices(len(some), 1)]
     apart = between[between > 0]

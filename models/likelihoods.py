@@ -40,7 +40,7 @@ SEAM = -1  # below it the tail is a scaled erfc, above it Phi is far enough from
 
 
 def log_ndtr(z: Any) -> Any:
-    """Give log Phi(z), elementwise."""
+    """Return log Phi(z), elementwise."""
     # Each branch sees only arguments of its own side: the derivative of a branch that is not
     # taken would otherwise overflow, and 0 times inf is NaN.
     low, high = pt.minimum(z, SEAM), pt.maximum(z, SEAM)
@@ -50,12 +50,12 @@ def log_ndtr(z: Any) -> Any:
 
 
 def log_sigmoid(z: Any) -> Any:
-    """Give -log(1 + exp(-z)), elementwise."""
+    """Return -log(1 + exp(-z)), elementwise."""
     return -pt.softplus(-z)
 
 
 def log_cos_squared(z: Any) -> Any:
-    """Give 2 log cos(π/4 (1 - z)) on (-1, 1), -inf below and 0 above, elementwise: Chu06 (6)."""
+    """Return 2 log cos(π/4 (1 - z)) on (-1, 1), -inf below and 0 above, elementwise: Chu06 (6)."""
     # Either half is written from its own end of the margin, where its argument is small; on the
     # side of no probability the slope is 0, not 0 times inf.
     low = pt.log(pt.sin(QUARTER_PI * pt.clip(1 + z, 1e-300, 1)))

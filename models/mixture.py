@@ -9,15 +9,15 @@
 The D kernels are shared by the classes, their probabilities are not. Allocations of rows to kernels
 are summed out, and so are the classes of unlabelled rows (label -1).
 
-An input outside the subset has a density p0_j of its own that knows nothing of the classes: a
+An input outside the subset has a density p0_j of its own that does not depend on the classes: a
 mixture of as many kernels with the same priors, or one Gaussian. The paper has no such term, so
 that its ratios compare densities of different data, and an input written in other units changes
 its probability from 0 to 1. With one Gaussian every input that is not Gaussian is relevant, whether
-it tells the classes apart or not; hence the mixture.
+it separates the classes or not; hence the mixture.
 
 What relevance means here. The joint density finds an input relevant also when it only helps to
 describe the other inputs: two inputs that depend on each other, but not on the class, are in.
-`target="conditional"` has P(t | x, Θ, I) instead, in which only what tells the classes apart counts;
+`target="conditional"` has P(t | x, Θ, I) instead, in which only inputs that separate the classes count;
 its coefficients have no Gibbs updates, and the background is gone, since it cancels.
 
     Syk00                                here
@@ -33,7 +33,7 @@ All defaults follow the range of an input, over unlabelled rows too: no unit ent
 of an input that is not used have their prior, so that the graph is one space for all subsets.
 """  # noqa: E501
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ from ardvark.models.checks import (
     positive_integer,
 )
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.subset_prior import subset_variable
+from ardvark.models.subset import subset_variable
 
 __all__ = ["BACKGROUNDS", "TARGETS", "MixtureCard", "MixturePrior", "rbf_mixture"]
 
@@ -84,6 +84,7 @@ class MixtureCard(Card):
 
     prior: MixturePrior | None = None
     target: str = "joint"
+    included: tuple[int, ...] | None = None  # a given subset; None: it belongs to the posterior
 
 
 def rbf_mixture(
@@ -98,6 +99,7 @@ def rbf_mixture(
     h: Any = None,
     resolution: float = 0.1,
     expected_inputs: float = 1.0,
+    included: Any = None,
 ) -> Any:
     """Build the graph of class-conditional mixtures of shared kernels on a subset of the inputs.
 
@@ -106,7 +108,7 @@ def rbf_mixture(
     X : (N, d) table
         Array, DataFrame or `Inputs`; the names of its columns become coordinates.
     t : N labels of two or more classes
-        NaN or None marks an unlabelled row: it still tells of the density of the inputs.
+        NaN or None marks an unlabelled row: it still informs the density of the inputs.
     n_kernels : int
         Kernels, shared by the classes.
     background : "mixture" or "gaussian"
@@ -116,10 +118,15 @@ def rbf_mixture(
     shape, g, h : float
         Gamma(shape, β) for precisions, Gamma(g, h) for β; `h=None` is 10/R² by input.
     resolution : float
-        Share of an input's range below which kernels are not meant to tell values apart; 0: none.
+        Share of an input's range below which kernels do not distinguish values; 0: none.
     expected_inputs : float
         Rate of the Poisson prior over the size of the subset.
-    """
+    included : list of names or indices, optional
+        A given subset: the graph then has continuous variables only, for NUTS and SMC. It is a model
+        of the labels and these inputs, p(t, x_I) or P(t | x_I); the other inputs are not in it. Under
+        the joint target the evidences of two subsets compare once the background's log evidence of
+        the inputs that each leaves out is added (`fit.log_background` of reversible jump).
+    """  # noqa: E501
     inputs = as_inputs(X)
     label, classes = as_classes(t, len(inputs), unlabelled=True)
     numbers = {
@@ -132,6 +139,8 @@ def rbf_mixture(
     if prior.resolution == 0:
         _refuse_repeated_values(inputs, prior)
     target = one_of(target, TARGETS, "target")
+    if included is not None:
+        return _given_subset(inputs, label, classes, prior, target, _chosen(included, inputs))
     coords = {
         "row": np.arange(len(inputs)),
         "feature": list(inputs.feature_names),
@@ -169,6 +178,82 @@ def rbf_mixture(
     return model
 
 
+def _given_subset(
+    inputs: Inputs,
+    label: Any,
+    classes: Any,
+    prior: MixturePrior,
+    target: str,
+    chosen: tuple[int, ...],
+) -> Any:
+    """The graph of some inputs; the others stay in the data, so that new rows have all columns."""
+    columns = np.array(chosen)
+    own = replace(
+        prior, h=prior.h[columns], centre=prior.centre[columns], spread=prior.spread[columns]
+    )
+    coords = {
+        "row": np.arange(len(inputs)),
+        "feature": list(inputs.feature_names),
+        "used": [inputs.feature_names[j] for j in chosen],
+        "class": list(classes.tolist()),
+        "kernel": np.arange(prior.n_kernels),
+    }
+    with pm.Model(coords=coords) as model:
+        data = pm.Data("X", np.asarray(inputs), dims=("row", "feature"))
+        labels = pm.Data("label", label, dims="row")
+        parts = _class_variables(own) | _kernel_variables(own, "kernel", "kernel", "used")
+        on = np.ones(len(chosen), int)
+        if target == "joint":
+            order = ("class", "kernel", "kernel_mean", "kernel_precision")
+            pm.CustomDist(
+                "x",
+                labels,
+                *(parts[name] for name in order),
+                logp=_used_logp,
+                dist=_used_draw,
+                signature="(),(k),(k,d),(i,d),(i,d)->(i)",
+                class_name="RBFMixture",
+                observed=data[:, columns],
+                dims=("row", "used"),
+            )
+        else:
+            _observe_labels(labels, parts, on, data[:, columns])
+    remember(
+        model,
+        MixtureCard(
+            "rbf_mixture",
+            "multiclass",
+            inputs.feature_names,
+            classes,
+            inputs.scaling,
+            _new_data,
+            family="mixture",
+            prior=prior,
+            target=target,
+            included=chosen,
+            more_methods=("nuts", "smc"),
+        ),
+    )
+    return model
+
+
+def _chosen(included: Any, inputs: Inputs) -> tuple[int, ...]:
+    """Columns of a given subset, in the order of X."""
+    names = list(inputs.feature_names)
+    wanted = [included] if isinstance(included, (str, int)) else list(included)
+    found = []
+    for item in wanted:
+        index = names.index(item) if isinstance(item, str) and item in names else item
+        if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
+            raise InputError(f"included: {item!r} is no input; they are {', '.join(names[:9])}")
+        if not 0 <= index < len(names):
+            raise InputError(f"included: {item} is no index of {len(names)} inputs")
+        found.append(int(index))
+    if not found or len(set(found)) < len(found):
+        raise InputError("included must name at least one input, and none twice")
+    return tuple(sorted(found))
+
+
 def _new_data(X_new: Array) -> dict[str, Array]:
     return {"X": X_new, "label": np.full(len(X_new), -1)}
 
@@ -193,7 +278,7 @@ def _prior(
         name = inputs.feature_names[int(np.argmin(spread))]
         raise InputError(
             f"X has a constant column, {name!r}: its range is the scale of its kernels, and it can "
-            f"tell nothing. Remove it."
+            f"carry no information. Remove it."
         )
     return MixturePrior(
         n_classes=n_classes,
@@ -229,10 +314,12 @@ def _class_variables(prior: MixturePrior) -> dict[str, Any]:
     }
 
 
-def _kernel_variables(prior: MixturePrior, name: str, dim: str) -> dict[str, Any]:
+def _kernel_variables(
+    prior: MixturePrior, name: str, dim: str, inputs: str = "feature"
+) -> dict[str, Any]:
     a = np.array(prior.shape)
-    dims = ("feature", dim)
-    rate = _rate(f"{name}_rate", prior)
+    dims = (inputs, dim)
+    rate = _rate(f"{name}_rate", prior, inputs)
     return {
         f"{name}_precision": pm.Gamma(f"{name}_precision", a, rate[:, None], dims=dims),
         f"{name}_mean": pm.Normal(
@@ -241,10 +328,10 @@ def _kernel_variables(prior: MixturePrior, name: str, dim: str) -> dict[str, Any
     }
 
 
-def _rate(name: str, prior: MixturePrior) -> Any:
+def _rate(name: str, prior: MixturePrior, inputs: str) -> Any:
     """β above its least value; the loop of pm.Truncated takes minutes to compile."""
     if prior.resolution == 0:
-        return pm.Gamma(name, np.array(prior.g), prior.h, dims="feature")
+        return pm.Gamma(name, np.array(prior.g), prior.h, dims=inputs)
     floor = (prior.resolution * prior.spread) ** 2
     mass = gammaincc(prior.g, prior.h * floor)
 
@@ -266,7 +353,7 @@ def _rate(name: str, prior: MixturePrior) -> Any:
             bounds_fn=lambda *_: (pt.constant(floor), None)
         ),
         class_name="GammaAbove",
-        dims="feature",
+        dims=inputs,
     )
 
 
@@ -310,6 +397,18 @@ def _joint_logp(
     return row + (background * (1 - on)).sum(axis=-1)
 
 
+def _used_logp(x: Any, label: Any, P: Any, w: Any, mean: Any, tau: Any) -> Any:
+    joint = _log_classes(x, P, w, mean, tau, None)
+    known = pt.take_along_axis(joint, pt.maximum(label, 0)[:, None], axis=1)[:, 0]
+    return pt.switch(label < 0, _logsumexp(joint), known)  # Syk00 (2)
+
+
+def _used_draw(label: Any, P: Any, w: Any, mean: Any, tau: Any, size: Any) -> Any:
+    k = pt.switch(label < 0, pm.Categorical.dist(p=P, shape=label.shape), label)
+    d = pm.Categorical.dist(p=w[k])
+    return pm.Normal.dist(mean.T[d], tau.T[d] ** -0.5)
+
+
 def _joint_draw(
     label: Any, P: Any, w: Any, mean: Any, tau: Any, v: Any, mean0: Any, tau0: Any, on: Any,
     size: Any,
@@ -351,8 +450,9 @@ def _label_draw(x: Any, P: Any, w: Any, mean: Any, tau: Any, on: Any, size: Any)
 
 
 def _log_classes(x: Any, P: Any, w: Any, mean: Any, tau: Any, on: Any) -> Any:
-    """Give log P_k Σ_d w_kd N(x_nI; m_d, 1/τ_d), (row, class)."""
-    kernels = (_log_normal(x, mean, tau) * on[:, None]).sum(axis=-2)  # (row, kernel)
+    """Return log P_k Σ_d w_kd N(x_nI; m_d, 1/τ_d), (row, class)."""
+    inputs = _log_normal(x, mean, tau)
+    kernels = (inputs if on is None else inputs * on[:, None]).sum(axis=-2)  # (row, kernel)
     return pt.log(P) + _logsumexp(pt.log(w) + kernels[:, None, :])  # Syk00 (1)
 
 

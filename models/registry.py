@@ -1,8 +1,8 @@
-"""The zoo by name: one line per model, and all that others must know of it before it is built.
+"""The models by name: one line per model, with what must be known of it before it is built.
 
-A model joins here. The line says where its builder lives, what it is for, which methods fit it, why
-the others do not and what to use instead, and which variants the contract test builds.
-Nothing heavy is imported until a builder is asked for.
+A model is added here. Its line says in which module its builder is, what it is for, which methods
+fit it, why the others do not and what to use instead, and which variants the contract test builds.
+Nothing heavy is imported until a builder is used.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -287,7 +287,12 @@ MODELS: dict[str, ModelEntry] = {
         {
             name: "it is no Gaussian block times one site per row: kernels, allocations and the "
             "subset are unknown together. Use reversible_jump."
-            for name in ("laplace", "ep", "vb", "nuts", "smc", "elliptical_slice")
+            for name in ("laplace", "ep", "vb", "elliptical_slice")
+        }
+        | {
+            name: "its subset is discrete and changes what the other variables mean. Use "
+            "reversible_jump, or give a subset: rbf_mixture(..., included=[...])."
+            for name in ("nuts", "smc")
         },
         _mixture_variants,
     ),
@@ -295,13 +300,13 @@ MODELS: dict[str, ModelEntry] = {
 
 
 def builder(name: str) -> Callable[..., Any]:
-    """Give the builder of a registered model (this imports PyMC)."""
+    """Return the builder of a registered model (this imports PyMC)."""
     build: Callable[..., Any] = getattr(import_module(f"ardvark.models.{MODELS[name].home}"), name)
     return build
 
 
 def sample_data(task: str, n_rows: int = 12) -> tuple[Any, Any]:
-    """Give a small seeded data set for a task: X (rows, 3) and t."""
+    """Return a small seeded data set for a task: X (rows, 3) and t."""
     import numpy as np
 
     rng = np.random.default_rng(20)
@@ -314,7 +319,7 @@ def sample_data(task: str, n_rows: int = 12) -> tuple[Any, Any]:
 
 
 def samples(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each variant of a model with the arguments, X and t among them, that build it."""
+    """Return each variant of a model with the arguments, X and t among them, that build it."""
     X, t = sample_data(MODELS[name].task)
     for variant, arguments in MODELS[name].sample().items():
         yield variant, {"X": X, "t": t, **arguments}

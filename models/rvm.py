@@ -22,17 +22,45 @@ where `Evidence()` starts. A width that is not inferred is `pm.Data`: it stands 
 of a result, and `av.fit(model, data=[{"width": s}, ...])` compares widths on one compiled graph.
 The default is to infer: no rule is right for all data (on the sinc the median distance is too wide,
 RMS error 0.11 at best against 0.04).
+
+More than two classes have a softmax over one linear predictor per class:
+
+    alpha_kj ~ Gamma(a, b)     w_kj | alpha_kj ~ N(0, 1/alpha_kj)     (each bias_k has its own pair)
+    eta_nk = bias_k + phi(x_n)'w_k                                    rows n, classes k = 1 ... K
+    p(t_n = k) = exp(eta_nk) / sum_l exp(eta_nl)
+
+All K columns have weights. The same number added to every eta_nk changes no probability, so the
+likelihood alone leaves one direction open; the prior closes it, since it is the same for each class
+and prefers the sum over classes to be zero. Differences of two columns are what the data inform;
+weights of one class are to be read against the mean of all. A class taken as the base would be
+identified by the likelihood, but its prior would depend on which class that is.
+
+The names are those of two classes, with a dim `class` more: `w` and `alpha` (class, basis), `bias`
+and `alpha_bias` (class), `eta` (row, class). With two classes this graph would be the logit's with
+w = w_1 - w_0, whose prior variance is 1/alpha_0 + 1/alpha_1.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pymc as pm
+
 from ardvark.errors import InputError
-from ardvark.models.ard import Weights, regression_graph, two_class_graph
-from ardvark.models.checks import as_classes, as_inputs, one_of
-from ardvark.models.inputs import Inputs
+from ardvark.models.ard import (
+    WeightPrior,
+    Weights,
+    card_for,
+    regression_graph,
+    scale_in_graph,
+    two_class_graph,
+    with_precisions,
+)
+from ardvark.models.checks import as_classes, as_inputs, as_precisions, one_of
+from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import RBF, Design, centred_on_rows
-from ardvark.models.likelihoods import LINKS
-from ardvark.models.softmax import softmax_graph
+from ardvark.models.likelihoods import LINKS, softmax
 
 __all__ = ["rvm_classification", "rvm_regression"]
 
@@ -74,8 +102,8 @@ def rvm_regression(
     noise : None or float
         The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
     prior : "ard", "student" or "shared"
-        One precision per weight; the same integrated out, which leaves no Gaussian block and so
-        is for samplers only; one precision for all weights but the bias, which is not sparse.
+        One precision per weight; the same integrated out, a Student-t for each weight; one
+        precision for all weights but the bias, which is not sparse.
     """
     weights = Weights(bias, alpha, a, b, prior)
     return regression_graph("rvm_regression", X, t, _on_rows(kernel), noise, weights)
@@ -100,8 +128,8 @@ def rvm_classification(
     X : (N, d) table
     t : N labels
         Integers, booleans or strings, in `np.unique` order. Of two classes the second is the
-        positive one; more than two have one predictor each (`models/softmax.py`), and `w`,
-        `alpha`, `bias` and `eta` a dim `class`.
+        positive one; more than two have one predictor each, and `w`, `alpha`, `bias` and `eta`
+        a dim `class`.
     link : "logit" or "probit"
         Of two classes; more than two have the softmax, which is the logit's.
     alpha : None or precisions
@@ -121,7 +149,7 @@ def rvm_classification(
             f"link={link!r} is for two classes, t has {len(classes)}: these have a softmax, which "
             f"is link='logit'. Leave link out, or merge the classes into two."
         )
-    return softmax_graph("rvm_classification", inputs, codes, classes, _on_rows(kernel), weights)
+    return _softmax_graph(inputs, codes, classes, _on_rows(kernel), weights)
 
 
 def _on_rows(kernel: Any) -> Any:
@@ -129,3 +157,64 @@ def _on_rows(kernel: Any) -> Any:
         return centred_on_rows(inputs, kernel)
 
     return design
+
+
+# More than two classes ----------------------------------------------------------------------------
+
+
+def _softmax_graph(
+    inputs: Inputs,
+    codes: Any,
+    classes: Any,
+    design_of: Callable[[Inputs], Design],
+    weights: Weights,
+) -> Any:
+    """Build the graph of several classes, coded 0 ... K - 1."""
+    design = design_of(inputs)
+    labels = tuple(label.item() if hasattr(label, "item") else label for label in classes)
+
+    def build(prior: WeightPrior) -> Any:
+        with pm.Model(coords={**design.coords, "class": labels}) as model:
+            eta = _predictors(design, prior, weights.bias)
+            t_observed = pm.Data("t_observed", codes, dims="row")
+            softmax("t", eta, observed=t_observed, dims="row")
+        return model
+
+    def split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:
+        return _precisions(alpha, design, bias, labels)
+
+    card = card_for("rvm_classification", "multiclass", inputs, design, classes)
+    card = replace(card, family="softmax", design=design)
+    return with_precisions(build, card, design, weights, split)
+
+
+def _predictors(design: Design, prior: WeightPrior, bias: bool) -> Any:
+    data = pm.Data(design.data, design.values, dims=("row", design.columns))
+    scales = () if design.scale is None else (scale_in_graph(design.scale),)
+    intercepts = prior("bias", dims=("class",)) if bias else 0
+    w = prior("w", dims=("class", design.weights))
+    eta = intercepts + design.basis_functions(data, *scales) @ w.T
+    return pm.Deterministic("eta", eta, dims=("row", "class"))
+
+
+def _precisions(
+    alpha: Any, design: Design, bias: bool, classes: tuple[Any, ...]
+) -> dict[str, Array]:
+    """One precision per weight, the bias first: for all classes alike, or a line for each."""
+    names = ("bias", *design.names) if bias else design.names
+    if np.ndim(alpha) < 2:
+        table = np.tile(as_precisions(alpha, names), (len(classes), 1))
+    else:
+        if len(alpha) != len(classes):
+            raise InputError(
+                f"alpha has {len(alpha)} lines, t has {len(classes)} classes: give one precision "
+                f"per weight, or one line of them for each class."
+            )
+        lines = zip(alpha, classes, strict=True)
+        table = np.stack([as_precisions(a, names, argument=f"alpha[{c}]") for a, c in lines])
+    if np.isinf(table).all():
+        raise InputError(
+            f"alpha is inf at each of its {table.size} places, which switches every weight off: at "
+            f"least one finite precision is needed."
+        )
+    return {"bias": table[:, 0], "w": table[:, 1:]} if bias else {"w": table}

@@ -157,7 +157,7 @@ def _card(
         classes,
         inputs.scaling,
         _new_data,
-        family="bilinear",
+        family="sample_feature",
         kernel=kernel,
         a=positive(a, "a"),
         b=positive(b, "b"),
@@ -217,7 +217,7 @@ def _coords(inputs: Inputs) -> dict[str, Any]:
 def _predictor(
     inputs: Inputs, gamma: float, kernel: FeatureKernel, prior: Callable[..., Any]
 ) -> Any:
-    """Give w' Phi_n lam without the constants' row and column of ones."""
+    """Return w' Phi_n lam without the constants' row and column of ones."""
     values = np.asarray(inputs, float)
     X = pm.Data("X", values, dims=("row", "feature"))
     centres = pm.Data("centres", values, dims=("centre", "feature"))

@@ -120,7 +120,7 @@ def as_array(values: Any, argument: str, expected: str) -> npt.NDArray[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Tell real numbers (with their NaN) from everything else."""
+    """Whether values are real numbers, NaN included."""
     return isinstance(value, int | float | np.integer | np.floating | np.bool_)
 
 
@@ -136,7 +136,7 @@ def _rows_of(values: Any) -> Iterator[Any]:
 
 
 def as_frame(values: Any, argument: str) -> Any:
-    """Give a table with names, of whatever library, as a narwhals DataFrame; None for all else.
+    """Return a table with names, of whatever library, as a narwhals DataFrame; None for all else.
 
     pandas, polars, pyarrow, modin and what else narwhals knows; an xarray Dataset of columns; an
     xarray DataArray whose second dimension has a coordinate, which is then the names.
@@ -159,7 +159,7 @@ def as_frame(values: Any, argument: str) -> Any:
 
 
 def _as_known_table(values: Any, argument: str) -> Any:
-    """Give what narwhals does not know as a table that it knows, all else as it is."""
+    """Convert a table that narwhals does not know; other values are returned unchanged."""
     xarray, pyarrow = sys.modules.get("xarray"), sys.modules.get("pyarrow")  # None: not theirs
     if pyarrow is not None and isinstance(values, pyarrow.RecordBatch):
         return pyarrow.Table.from_batches([values])
@@ -191,7 +191,7 @@ def frame_values(frame: Any, names: tuple[str, ...], argument: str) -> Array:
 
 
 def _numbers(series: Any) -> npt.NDArray[Any] | None:
-    """Give the real numbers of a column with NaN for what is missing; None if it has others."""
+    """Return the real numbers of a column with NaN for what is missing; None if it has others."""
     import narwhals.stable.v2 as nw
 
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
@@ -214,7 +214,7 @@ def _what_is_odd(series: Any) -> str:
 
 
 def table_place(where: tuple[int, ...]) -> str:
-    """Say where in a table without names a value stands."""
+    """The place of a value in a table without names."""
     return f"row {where[0]}, column 'x{where[1]}'" if len(where) == 2 else f"index {where}"
 
 
@@ -276,7 +276,7 @@ def refuse_non_finite_table(values: Array, names: tuple[str, ...], argument: str
 
 
 def is_extreme(size: Any) -> Any:
-    """Tell sizes whose powers, summed over rows, leave double precision."""
+    """Which sizes have powers whose sum over rows overflows or underflows."""
     return (size > EXTREME) | ((size > 0) & (size < 1 / EXTREME))
 
 

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Five minutes: fit, verdict, report
+#
+# **How do I fit a model, see what matters in it, and learn whether the fast answer is right?**
 #
 # A data set, a sparse model, a fast approximation, and a sampler that says whether the
 # approximation can be trusted. Set `ARDVARK_FAST=1` for a quick run with few draws.
@@ -75,6 +78,9 @@ nuts = av.fit(model, av.NUTS(hyper=av.Fixed(laplace)), **settings)
 results = {"laplace": laplace, "nuts": nuts}
 av.compare(results, reference="nuts").T
 
+# %%
+av.plot.relevance(results, most=12)
+
 # %% [markdown]
 # ## Prediction
 #
@@ -119,3 +125,13 @@ av.compare(mine, reference="nuts").T
 
 # %%
 av.read_model(my_model, predictor="log_rate")
+
+# %% [markdown]
+# ## To remember
+#
+# - `av.fit` gives an ArviZ tree, whatever the method; `av.relevance` ranks the inputs.
+# - Compare an approximation with a reference *at the same hyperparameters*, then ask what fixing
+#   them costs.
+# - Errors are in posterior sds: 0.1 cannot be seen, 0.25 is a failure. `av.report` writes it all
+#   down.
+# - Your own `pm.Model` is read as it stands; `av.read_model` shows what was found.

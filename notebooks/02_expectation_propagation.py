@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Expectation propagation, and where it is wrong
+#
+# **When is EP as good as exact, when is it not, and what does it give for free?**
 #
 # One probit graph: EP, Laplace, exact independent draws, and at the end leave-one-out three ways.
 # At fixed precisions the exact posterior of a probit model is a unified skew-normal,
@@ -117,4 +120,14 @@ graph = av.models.ard_classification(X, t)
 predictive = av.fit(graph, av.EP(hyper=av.Predictive(start="all")), random_seed=1)
 X_test = rng.normal(size=(500, 60))
 t_test = (X_test[:, :3] @ [1.5, -1.0, 0.7] + rng.normal(size=500) > 0).astype(int)
-av.plot_path(predictive, av.path_errors(graph, predictive, X_test, t_test))
+axes = av.plot.path(predictive, av.diagnostics.path_errors(graph, predictive, X_test, t_test))
+_ = axes[-1].set_xlim(0, 200)  # what follows are small steps at the same place
+
+# %% [markdown]
+# ## To remember
+#
+# - EP matches means and sds of a probit posterior where Laplace is off by up to an sd.
+# - Separable data under a wide prior are where its evidence is off by tenths of a nat. So is
+#   Laplace's, and neither is visibly wrong: `fit` warns.
+# - Leave-one-out from the cavities costs nothing and is close to really leaving rows out.
+# - Predictive ARD takes a step of the evidence's own path, the one of the best leave-one-out.

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,9 @@
 
 # %% [markdown]
 # # The relevance vector machine
+#
+# **What makes a relevance vector machine sparse, how is its kernel chosen, and can its error bars
+# be believed?**
 #
 # The pictures of Tipping's lecture on sparse Bayesian models, and one that it leaves out: what the
 # predictive error bars do far from the data, and whether averaging over the precisions mends it.
@@ -147,15 +151,15 @@ print(f"width of the largest evidence: {widths[evidence.argmax()]:.2f}")
 # %%
 kernels = {
     "Gaussian": av.RBF(width=3.0),
-    "Laplacian": av.Laplacian(width=3.0),
-    "thin plate": av.ThinPlate(),
-    "spline": av.Spline(),
+    "Laplacian": av.kernels.Laplacian(width=3.0),
+    "thin plate": av.kernels.ThinPlate(),
+    "spline": av.kernels.Spline(),
 }
 by_kernel = {
     name: av.fit(av.models.rvm_regression(x, t, kernel=kernel), "laplace", draws=4, random_seed=1)
     for name, kernel in kernels.items()
 }
-av.compare_evidence(by_kernel)
+av.diagnostics.compare_evidence(by_kernel)
 
 # %% [markdown]
 # ## Scales of the inputs: Friedman #1
@@ -231,3 +235,14 @@ axes[1].legend()
 # weights. Averaged over all jointly by NUTS the bar is a third wider, and as wide far away as among
 # the rows. But it does not grow: beyond a few kernel widths no weight of a row has any say, and
 # what is left is the bias and the noise. That is the model, not the method.
+
+# %% [markdown]
+# ## To remember
+#
+# - A precision for each weight puts the prior's mass along the axes: that is where sparsity comes
+#   from.
+# - The evidence chooses a kernel width, and can overfit it; look at the error to the curve beside
+#   it.
+# - One scale per input makes the inputs sparse, not only the rows.
+# - Type-II error bars are too narrow far from the data. Integrating over precisions widens them;
+#   no method makes them grow.

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,9 @@
 
 # %% [markdown]
 # # A support vector machine with a likelihood
+#
+# **What does a support vector machine gain from a likelihood, and which of its answers can be
+# trusted?**
 #
 # Chu, Keerthi, Ong and Ghahramani's trigonometric SVM is a Gaussian process classifier whose
 # likelihood is flat beyond a margin. So its mode is sparse, as that of an SVM is; and it has
@@ -85,7 +89,7 @@ for ranking in ("relevance", "fisher", "relief"):
     )  # fmt: skip
 linear = av.models.ard_classification(X, t)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", av.AccuracyWarning)
+    warnings.simplefilter("ignore", av.errors.AccuracyWarning)
     by_ard = av.relevance(av.fit(linear, "ep", draws=100, random_seed=1))
 ranks = pd.DataFrame({name: selection["rank"].to_series() for name, selection in chosen.items()})
 ranks["linear ARD"] = by_ard.loc[ranks.index, "rank"]
@@ -96,10 +100,10 @@ ranks.T
 # is the SVM itself, judged by leave-one-out from EP's cavities: no folds and no grid.
 
 # %%
-av.plot_selection(chosen["relevance"])
+av.plot.selection(chosen["relevance"])
 
 # %%
-av.plot_selection(chosen["fisher"])
+av.plot.selection(chosen["fisher"])
 
 # %% [markdown]
 # ## The evidence and its jumps
@@ -139,7 +143,7 @@ axis.legend()
 both = [{"kappa_a": [0.3]}, {"kappa_a": [10.0]}]
 tops = av.fit(line, av.EP(hyper=av.Evidence(start=both)), draws=4, random_seed=1)
 figure, axis = plt.subplots(figsize=(7, 4))
-av.plot_optima(tops, "kappa_a", "x0", sd=0.7, axis=axis)
+av.plot.optima(tops, "kappa_a", "x0", sd=0.7, axis=axis)
 density = np.exp(np.array(landscape["EP"]) - max(landscape["EP"]))
 axis.plot(grid, density / np.trapezoid(density, grid), color="0.7", label="EP's evidence")
 axis.legend()
@@ -155,7 +159,7 @@ tops["optima"].to_dataset()[["log_evidence", "weight", "kappa_a"]].to_dataframe(
 # %%
 best = av.Fixed(tops)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", av.ConvergenceWarning)  # it is printed below
+    warnings.simplefilter("ignore", av.errors.ConvergenceWarning)  # it is printed below
     answers = {
         "laplace": av.fit(line, av.Laplace(hyper=best), draws=draws, random_seed=1),
         "ep": av.fit(line, av.EP(hyper=best), draws=draws, random_seed=2),
@@ -175,3 +179,13 @@ for name, style in zip(answers, ("--", "-", "-", ":"), strict=True):
 axis.set_xlabel("x")
 axis.set_ylabel("probability of the second class")
 axis.legend()
+
+# %% [markdown]
+# ## To remember
+#
+# - The likelihood is flat beyond the margin, so the mode is sparse; it is normalised, so there is
+#   an evidence.
+# - Relevances over all optima see inputs that only matter together; scores of single features do
+#   not.
+# - Laplace's evidence jumps where a row enters the margin. EP's does not.
+# - Elliptical slices are the reference: NUTS diverges at the edge of the likelihood, and says so.

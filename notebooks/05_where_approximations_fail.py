@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Where approximations fail, and what says so
+#
+# **Where do approximations fail, and does anything say so before a sampler has run?**
 #
 # Four posteriors that are not Gaussian, each by the methods that would be used in practice, each
 # held against draws that can be trusted. The question is not whether an approximation fails
@@ -49,6 +52,7 @@ figure, axis = plt.subplots(figsize=(6, 2.8))
 for name, tree in trees.items():
     drawn = tree["posterior"].w.values[:, :, 0].ravel()
     axis.hist(drawn, bins=60, density=True, histtype="step", label=name)
+axis.set_ylim(0, 0.4)  # the peak of VB goes on, five times as high
 axis.set_title("weight of x0")
 axis.legend()
 
@@ -143,3 +147,12 @@ av.compare(trees, reference=["same", "full"], detail=True).loc[
 # Against the same hyperparameters the Gaussian is exact. Against the full posterior the weights
 # that evidence switched off have no spread at all, where the truth has some: no error of the
 # approximation, but a price.
+
+# %% [markdown]
+# ## To remember
+#
+# - k-hat orders the approximations rightly without any reference, and looks at all weights
+#   jointly.
+# - It does not see a mode that the approximation never visits: use a second start, or a sampler.
+# - An approximation can be exact given the hyperparameters and still far from the posterior that
+#   integrates them out.

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Which inputs? The posterior over subsets
+#
+# **Which subsets of the inputs are probable, and what does "relevant" mean?**
 #
 # A chain that adds, deletes and exchanges inputs has a posterior over *subsets* of them. First it
 # is held against enumeration; then come the wine data under the RBF mixture of Syk00, with all
@@ -27,7 +30,7 @@ import numpy as np
 
 import ardvark as av
 
-warnings.simplefilter("ignore", av.ConvergenceWarning)  # R-hat is shown instead
+warnings.simplefilter("ignore", av.errors.ConvergenceWarning)  # R-hat is shown instead
 fast = os.environ.get("ARDVARK_FAST") == "1"
 sweeps = 1500 if fast else 15000
 jump = av.ReversibleJump(sweeps=sweeps)
@@ -79,7 +82,7 @@ train, test = order[:62], order[62:125]
 mixture = av.models.rbf_mixture(wine.X[train], wine.t[train], n_kernels=3)
 jumps = av.fit(mixture, jump, **options)
 print(av.subsets(jumps).head(5).to_string())
-print(av.subset_sizes(jumps).round(3).to_string())
+print(av.diagnostics.subset_sizes(jumps).round(3).to_string())
 
 # %%
 labels = np.asarray(wine.t)[train].astype(object)
@@ -119,7 +122,7 @@ t = (signal + 0.5 * rng.normal(size=100) > 0).astype(int)
 probit = av.models.subset_classification(X, t)
 pair = av.fit(probit, jump, **options)
 print(av.inclusion(pair).round(3).to_string())
-print(av.replacements(pair).head(3).to_string())
+print(av.diagnostics.replacements(pair).head(3).to_string())
 moves = pair["sample_stats"]
 rates = moves["accepted"].sum(("chain", "size")) / moves["tried"].sum(("chain", "size"))
 print(rates.to_series().round(3).to_string())
@@ -127,18 +130,34 @@ print(rates.to_series().round(3).to_string())
 # %% [markdown]
 # ## What relevance means
 #
-# The labels below are tossed: no input tells the classes apart. But x0 and x1 depend on each other.
-# To the density of inputs *and* labels they are relevant, for together they are described better
-# than apart. Under P(t | x), `target="conditional"`, nothing is. Its chains are NUTS with
-# `SubsetJump`; for three inputs and 60 rows the evidence of each subset is a mean over
-# draws from the prior, which is quicker.
+# The labels below depend on x2, a little. x0 and x1 depend on each other. To the density of inputs
+# *and* labels x0 and x1 are relevant, for together they are described better than apart. Under
+# P(t | x), `target="conditional"`, only what tells the classes apart counts. Its chains are HMC
+# within a subset and jumps between subsets. For three inputs and 60 rows the evidence of each
+# subset is also a mean over draws from the prior: the two routes to the conditional answer agree.
 
 # %%
 X = rng.normal(size=(60, 3))
 X[:, 1] = X[:, 0] + 0.3 * rng.normal(size=60)
 t = rng.integers(2, size=60)
-joint = av.fit(av.models.rbf_mixture(X, t, n_kernels=2), jump, **options)
+X[:, 2] += t
 conditional = av.models.rbf_mixture(X, t, n_kernels=2, target="conditional")
-found = av.conditional_posterior(conditional, 2000 if fast else 20000)
-print("joint      ", joint["fit"]["inclusion"].values.round(2))
-print("conditional", (found.probability * found.included).sum("subset").values.round(2))
+trees = {
+    "joint": av.fit(av.models.rbf_mixture(X, t, n_kernels=2), jump, **options),
+    "conditional": av.fit(conditional, jump, **options),
+    "linear probit": av.fit(av.models.subset_classification(X, t), jump, **options),
+}
+table = av.diagnostics.compare_relevance(trees)
+print(table.xs("inclusion", axis=1, level="kind").round(2).to_string())
+found = av.diagnostics.conditional_posterior(conditional, 2000 if fast else 20000)
+print("by the prior", (found.probability * found.included).sum("subset").values.round(2))
+
+# %% [markdown]
+# ## To remember
+#
+# - Reversible jump gives probabilities of subsets with Monte Carlo errors; enumeration agrees
+#   within them where it can be made.
+# - Inputs that stand in for each other share their probability: look at pairs, not only at single
+#   inputs.
+# - A joint density of inputs and labels keeps what describes the inputs; `target="conditional"`
+#   keeps what tells the classes apart. The chain and draws from the prior agree on the latter.

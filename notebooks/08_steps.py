@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Approximations as step methods
+#
+# **How does an approximation become an exact sampler, and when is that better than NUTS?**
 #
 # EP is an approximation. Used as the *kernel* of a Markov chain it is exact: the chain visits the
 # posterior of the model, and how good EP is only decides how fast. Here one hierarchical model is
@@ -30,7 +33,9 @@ import pymc as pm
 
 import ardvark as av
 
-warnings.simplefilter("ignore", av.ConvergenceWarning)  # short chains: their ESS is shown instead
+warnings.simplefilter(
+    "ignore", av.errors.ConvergenceWarning
+)  # short chains: their ESS is shown instead
 fast = os.environ.get("ARDVARK_FAST") == "1"
 draws = 300 if fast else 2000
 
@@ -132,3 +137,13 @@ for name, tree in {"nuts": nuts, "sweeps": sweeps}.items():
     log_alpha = np.log(tree["posterior"]["alpha"].values[..., -1])
     low, high = np.quantile(log_alpha, [0.01, 0.99])
     print(f"{name:7} log precision of an idle input: 1 % {low:7.1f}, 99 % {high:6.1f}")
+
+# %% [markdown]
+# ## To remember
+#
+# - A step built on an approximation is exact; how good the approximation is decides the speed
+#   only.
+# - Independence proposals fade as weights grow in number; slices on an ellipse need a few more
+#   trials.
+# - NUTS wins on long chains once compiled; a short chain of steps is over before that.
+# - Integrate precisions out, or move them with a scale step: as written they are a funnel.

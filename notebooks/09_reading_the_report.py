@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Reading the report, line by line
+#
+# **What does each sentence of a report rest on, and what does it not say?**
 #
 # `av.report` writes one HTML file and, beside it, every number of it as JSON. Each section opens
 # with a computed sentence; this notebook walks through these sentences, and says what each rests on
@@ -83,7 +86,7 @@ av.compare(trees, reference=["exact", "full"], detail=True)[both]
 
 # %%
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", av.ConvergenceWarning)  # it is the point
+    warnings.simplefilter("ignore", av.errors.ConvergenceWarning)  # it is the point
     short = av.fit(
         model, av.EP(hyper=av.Sampled(tune=0)), draws=20, random_seed=1, progressbar=False
     )
@@ -100,7 +103,10 @@ print("a red band on the page:", "Not trustworthy as a reference" in Path(bad).r
 # correlated inputs before you believe in the one that was kept.
 
 # %%
-av.compare_relevance(trees)
+av.diagnostics.compare_relevance(trees)
+
+# %%
+av.plot.relevance(trees)
 
 # %% [markdown]
 # ## What a report cannot say
@@ -109,3 +115,10 @@ av.compare_relevance(trees)
 # - That no mode was missed by all methods together.
 # - That the next data set will behave like this one: the calibration record averages over data
 #   sets, the agreement with a reference is about this one.
+
+# %% [markdown]
+# ## To remember
+#
+# - Two questions, two references, two columns: error and price.
+# - A reference that fails its own checks makes every difference below it meaningless.
+# - Read groups of correlated inputs before single ones.

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Is it right? Calibration by simulation, with a planted fault
+#
+# **How do I know that a method is calibrated, and would I notice if it were not?**
 #
 # If parameters are drawn from the prior, data from the parameters, and the posterior is right, the
 # parameters are draws of that posterior too: their places in it are uniform on (0, 1). It holds
@@ -39,7 +42,7 @@ probit = av.models.ard_classification(X, start, alpha=np.full(4, 0.5))
 runs = {name: av.sbc(probit, name, replications, random_seed=1) for name in ("ep", "laplace", "vb")}
 for name, run in runs.items():
     print(f"\n{name}: {int(run.attrs['failed'])} fits failed")
-    print(av.sbc_summary(run).round(3).to_string())
+    print(av.diagnostics.sbc_summary(run).round(3).to_string())
 
 # %% [markdown]
 # EP's weights and predictors are calibrated: 90 % intervals cover 90 %. Its log prior and log
@@ -78,7 +81,7 @@ first = f"w[{places.w.feature.values[0]}]"
 columns = ["uniformity_p", "coverage_90", "coverage_90_se", "calibrated"]
 pd.DataFrame(
     {
-        name: av.sbc_summary(run).loc[first, columns]
+        name: av.diagnostics.sbc_summary(run).loc[first, columns]
         for name, run in {"EP": runs["ep"], "sds x 0.8": faulty}.items()
     }
 ).T
@@ -96,4 +99,13 @@ pd.DataFrame(
 few = 40 if fast else 150
 full = av.models.ard_classification(X, start, a=2.0, b=2.0)
 chains = av.sbc(full, av.EP(hyper=av.Sampled()), few, random_seed=2)
-av.sbc_summary(chains).round(3)
+av.diagnostics.sbc_summary(chains).round(3)
+
+# %% [markdown]
+# ## To remember
+#
+# - Places of the truth in its posterior are uniform if the method is right, on average over the
+#   prior.
+# - EP's weights pass; mean-field VB covers half of what it claims.
+# - A check that has never failed has shown nothing: plant a fault.
+# - Calibration over the prior says nothing about data that the prior would never produce.

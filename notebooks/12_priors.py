@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -12,6 +13,8 @@
 
 # %% [markdown]
 # # Priors: what they say before the data, and what the answer owes to them
+#
+# **What does a sparse prior say before the data, and how much of the answer is its doing?**
 #
 # Sparse models live by their priors. Three questions to ask of each: what does it say of
 # predictions, how much of the posterior is its doing, and what happens to the *selected* inputs
@@ -123,3 +126,11 @@ axis.legend(fontsize=7)
 inferred = av.models.subset_regression(X, target, slab="ard", expected_inputs=2.0)
 tree = av.fit(inferred, "reversible_jump", random_seed=1, draws=1000)
 av.inclusion(tree)
+
+# %% [markdown]
+# ## To remember
+#
+# - Small hyperprior numbers are not uninformative: draw from the prior and look.
+# - Defaults follow the scale of inputs and targets, so units do not matter.
+# - Where classes separate, the prior decides how large weights are.
+# - The width of the slab decides which inputs are in. Report it, or infer it.

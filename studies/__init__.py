@@ -1,1 +1,7 @@
-"""The papers' experiments as data: data set, split, model, method, published figure; and speeds."""
+"""Studies, each run by `python -m` or `ardvark replicate`.
+
+papers/ has published experiments, each a unit of work and its settings; experiments.py runs units
+and keeps what they gave, results/ has summaries of them, ledger.py puts these beside what was
+published. speed/ measures; calibration.py makes the calibration record; workloads.py has data sets
+that studies and tests share.
+"""

@@ -81,9 +81,9 @@ def entry(case: Case, replications: int, folder: Path | None, jobs: int = 1) -> 
     held, home = HYPER[case.hold], _home(case, folder)
     tree = av.sbc(
         builder(case), case.method, replications, hold=case.hold, random_seed=SEED, folder=home,
-        jobs=jobs, draws=100,
+        executor=jobs, draws=100,
     )  # fmt: skip
-    table = av.sbc_summary(tree)
+    table = av.diagnostics.sbc_summary(tree)
     places = tree["prior_sbc"].to_dataset()
     pooled = np.concatenate([places[name].values.ravel() for name in ("bias", "w")])
     ecdf = np.searchsorted(np.sort(pooled), GRID, side="right") / len(pooled) - GRID

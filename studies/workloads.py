@@ -5,7 +5,7 @@ wide            N = 36, d = 7129 (leukaemia's shape) or 62 x 2000 (colon's): lat
                 columns correlate, twenty columns are shifted between the classes
 curved          N = 400, d = 13: four inputs matter, each in a way that no line can follow
 bilinear        N = 100, L = 10: a true sample-feature machine; flattened it has 1000 columns, and
-                ridge does well. bilinear_hard: L = 40 and more noise, where it no longer does
+                ridge does well
 sinc            sin(x)/x on (-10, 10) with noise of sd 0.1: a kernel exp(-|x - c|²/9) at each row
 ripley          two classes of two Gaussians each in the plane: exp(-4 |x - c|²) at each row
 """
@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ardvark.inference.sites.arrays import Array, Index
+
 __all__ = [
     "WORKLOADS",
     "Bilinear",
     "KernelTask",
     "Task",
     "bilinear",
-    "bilinear_hard",
     "curved",
     "ripley",
     "sinc",
@@ -32,18 +33,15 @@ __all__ = [
     "wide",
 ]
 
-type Array = NDArray[np.float64]
-type Integers = NDArray[np.int64]
-
 
 class Task(NamedTuple):
     """Training and test rows of a two-class task, and the columns that matter."""
 
     X: Array
-    t: Integers  # 0 or 1
+    t: Index  # 0 or 1
     X_test: Array
-    t_test: Integers
-    informative: Integers
+    t_test: Index
+    informative: Index
 
 
 class KernelTask(NamedTuple):
@@ -79,7 +77,7 @@ def wide(
     columns = rng.choice(features, informative, replace=False)
     shift = rng.choice([-1.0, 1.0], informative) * 1.6
 
-    def draw(n: int) -> tuple[Array, Integers]:
+    def draw(n: int) -> tuple[Array, Index]:
         t = np.arange(n) % 2
         rng.shuffle(t)
         X = rng.standard_normal((n, factors)) @ loadings + rng.standard_normal((n, features))
@@ -138,11 +136,6 @@ def bilinear(
     return Bilinear(X, f + noise * rng.standard_normal(rows), X_test, f_test, w, lam)
 
 
-def bilinear_hard(seed: int = 607) -> Bilinear:
-    """The same with 40 features and five times the noise: 4000 flat columns, 24 of them in use."""
-    return bilinear(rows=100, features=40, noise=0.5, seed=seed)
-
-
 def sinc(rows: int, noise: float = 0.1) -> KernelTask:
     """Regression of one input; the test rows are a grid."""
     rng = np.random.default_rng(303 + rows)
@@ -158,7 +151,7 @@ def ripley(rows: int, tests: int = 2000) -> KernelTask:
     rng = np.random.default_rng(404 + rows)
     centres = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
 
-    def draw(n: int) -> tuple[Array, Integers]:
+    def draw(n: int) -> tuple[Array, Index]:
         t = np.arange(n) % 2
         rng.shuffle(t)
         middle = centres[t, rng.integers(0, 2, n)]

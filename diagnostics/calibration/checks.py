@@ -20,13 +20,13 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.reading import element_labels
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "uniformity_p",
 ]
 
-type Array = npt.NDArray[np.float64]
 
 LEVEL = 0.01  # of all tests of a run together
 INTERVALS = (0.5, 0.9)

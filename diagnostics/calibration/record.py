@@ -1,7 +1,7 @@
-"""The calibration record: how each method stands the test on data simulated from a model's prior.
+"""The calibration record: how each method does on data simulated from a model's prior.
 
 A JSON file beside this module, made by `python -m ardvark.studies.calibration`, with the version
-that made it and a SHA-256 over its entries. The report shows the entries of the model at hand.
+that made it and a SHA-256 over its entries. The report shows the entries of the reported model.
 """
 
 from __future__ import annotations

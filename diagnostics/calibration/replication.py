@@ -23,7 +23,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from scipy.special import gammainc, ndtr
 
@@ -31,15 +30,16 @@ from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError
 from ardvark.inference.fit import fit
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.graph.simulate import Simulator
 from ardvark.inference.hyper.settings import Fixed
-from ardvark.inference.methods import METHODS
-from ardvark.inference.routes import family_of
+from ardvark.inference.methods import METHODS, family_of
+from ardvark.inference.pymc_models.simulate import Simulator
+from ardvark.inference.pymc_models.travel import Carried
+from ardvark.inference.running.progress import no_tick
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.vb.blocks import Gamma
 
 __all__ = ["Replicator", "rank"]
 
-type Array = npt.NDArray[np.float64]
 type Point = Mapping[str, Array]
 
 KEPT = 99  # draws of a Markov chain that are ranked
@@ -68,10 +68,15 @@ class Replicator:
     draws: int
     chains: int
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process without what was compiled."""
+        rest = (self.method, self.settings, self.hold, self.draws, self.chains)
+        return _arrived, (Carried(self.model), *rest)
+
     @cached_property
     def simulator(self) -> Simulator:
         """The generative side of the model."""
-        return Simulator(self.model, getattr(self.settings, "predictor", "eta"))
+        return Simulator(self.model, getattr(self.settings, "predictor", None))
 
     @cached_property
     def latent(self) -> LatentGaussian | None:
@@ -81,7 +86,7 @@ class Replicator:
         return read_model(
             self.model,
             weights=getattr(self.settings, "weights", None),
-            predictor=getattr(self.settings, "predictor", "eta"),
+            predictor=getattr(self.settings, "predictor", None),
         )
 
     @property
@@ -98,7 +103,7 @@ class Replicator:
 
     @property
     def by_arrays(self) -> bool:
-        """Whether the approximation can be called without the door of `fit`."""
+        """Whether the approximation can be called without `fit`."""
         kind = METHODS[self.method].kind
         plain = self.settings.hyper is None and self.latent is not None
         return plain and (kind == "vb" or (kind == "gaussian" and (self.hold or not self._free)))
@@ -153,7 +158,7 @@ class Replicator:
         latent = self.latent
         assert latent is not None
         held = Fixed({name: truth[name] for name in latent.hyper}) if self.hold else None
-        roles, ended = ascend(latent, self.settings, held, _silent, self._roles)
+        roles, ended = ascend(latent, self.settings, held, no_tick, self._roles)
         state = ended.fit.state
         w = state.posterior.draws(DRAWS, rng)
         theta, log_prior, _ = hyper_draws(latent, roles, ended, w, rng)
@@ -231,6 +236,10 @@ class Replicator:
         return found
 
 
+def _arrived(carried: Carried, *rest: Any) -> Replicator:
+    return Replicator(carried.model, *rest)
+
+
 def _joined(latent: LatentGaussian, truth: Point) -> Array:
     return np.concatenate([np.ravel(truth[name]) for name in latent.weights])
 
@@ -238,7 +247,3 @@ def _joined(latent: LatentGaussian, truth: Point) -> Array:
 def _stacked(values: xr.DataArray) -> Array:
     values = values.transpose("chain", "draw", ...)
     return np.asarray(values.values).reshape((-1, *values.shape[2:]))
-
-
-def _silent(_: str) -> None:
-    """Say nothing of the progress of one fit among thousands."""

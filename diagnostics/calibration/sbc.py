@@ -1,26 +1,26 @@
 """Simulation-based calibration: whether a method is right, averaged over the prior of a model.
 
     tree = av.sbc(model, "ep", 1000, random_seed=1)      # the group `prior_sbc`
-    av.sbc_summary(tree)                                 # uniformity, symmetry, coverage
+    av.diagnostics.sbc_summary(tree)                     # uniformity, symmetry, coverage
     az.plot_ecdf_pit(tree)
 
 `replication.py` has one replication, `checks.py` what is read from many. Each replication has its
 own seed and is written to `folder` the moment it is done, whole or not at all
 (`storage/atomic.py`): a killed run goes on where it was, and ends in the same bytes as one that
-was not killed. A fit that fails is counted and told, never left out in silence.
+was not killed. A fit that fails is counted and reported, never left out silently.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import count as iterate
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,13 @@ import xarray as xr
 from ardvark.diagnostics.calibration.replication import Replicator
 from ardvark.diagnostics.reading import fingerprint, installed
 from ardvark.diagnostics.storage.atomic import is_leftover, locked, write_text
-from ardvark.diagnostics.storage.processes import end_with_parent
 from ardvark.errors import AccuracyWarning, InputError
 from ardvark.inference.fit import named_method
-from ardvark.inference.graph.copies import copy_of
-from ardvark.inference.graph.fingerprint import graph_of
 from ardvark.inference.methods import METHODS
+from ardvark.inference.pymc_models.copies import copy_of
+from ardvark.inference.pymc_models.fingerprint import graph_of
+from ardvark.inference.pymc_models.own import as_pymc
+from ardvark.inference.running.executor import check_executor, run_tasks, seed_of
 from ardvark.inference.tree import describe, dims_of
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_seed, positive_integer
@@ -73,7 +74,7 @@ def sbc(
     chains: int = 4,
     random_seed: Seed = 0,
     folder: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    executor: Any = None,
     tick: Callable[[int], None] | None = None,
 ) -> xr.DataTree:
     """Simulate from the prior, fit, and see where the truth lies in the posterior.
@@ -96,10 +97,10 @@ def sbc(
         Every replication has its own stream of it.
     folder : path, optional
         Where replications are kept; those that are there already are not run again.
-    jobs : int
-        Processes. With more than one `model` must be a function that a new process can import.
+    executor : int, Dask Client, address or concurrent.futures' Executor, optional
+        Who runs the replications: 2 for two processes, `"tcp://..."` for a cluster.
     tick : callable, optional
-        Told the number of replications that are done, for a progress bar.
+        Called with the number of replications done, for a progress bar.
 
     Returns
     -------
@@ -107,10 +108,12 @@ def sbc(
         `prior_sbc`: the places u in (0, 1) of each quantity; `inclusion` for models of subsets.
         Attributes count `failed` fits and those that did not converge.
     """
-    count, workers = positive_integer(replications, "replications"), positive_integer(jobs, "jobs")
+    count = positive_integer(replications, "replications")
+    check_executor(executor)
     name, settings = named_method(method)
     seed = as_seed(random_seed)
-    built = model() if callable(model) and not hasattr(model, "free_RVs") else model
+    model = as_pymc(model)
+    built = as_pymc(model()) if callable(model) and not hasattr(model, "free_RVs") else model
     if built is model and hasattr(model, "free_RVs"):
         built = copy_of(model)  # simulated data take the place of the observed ones
     kind = METHODS[name].kind
@@ -124,32 +127,31 @@ def sbc(
         built, name, settings, held, positive_integer(draws, "draws"),
         positive_integer(chains, "chains"),
     )  # fmt: skip
-    _check(replicator, workers, model)
+    _check(replicator, model)
     identity = _identity(replicator, int(seed or 0))
     with tempfile.TemporaryDirectory(prefix="ardvark-sbc-") as temporary:
         home = Path(temporary if folder is None else folder)
         with _opened(home, identity):
             todo = [i for i in range(count) if not _place(home, i).exists()]
-            told = tick or (lambda done: None)
-            told(count - len(todo))
-            if workers == 1:
-                for done, i in enumerate(todo, count - len(todo) + 1):
-                    _replicate(replicator, identity, home, i, durable=folder is not None)
-                    told(done)
-            else:
-                _in_processes(model, replicator, identity, home, todo, workers, count, told)
+            told, finished = tick or (lambda done: None), iterate(count - len(todo))
+            told(next(finished))
+
+            def keep(number: int, record: dict[str, Any]) -> None:
+                text = json.dumps(record, sort_keys=True)
+                write_text(_place(home, todo[number]), text, durable=folder is not None)
+                told(next(finished))
+
+            run_tasks(_Work(replicator, identity.random_seed), todo, executor, done=keep)
             records = [_read(_place(home, i)) for i in range(count)]
     return _tree(built, identity, records)
 
 
-def _check(replicator: Replicator, jobs: int, model: Any) -> None:
+def _check(replicator: Replicator, model: Any) -> None:
     """Refuse what cannot work, before anything is run."""
     if not hasattr(replicator.model, "free_RVs"):
-        raise InputError(f"model must be a pm.Model or build one, got {type(model).__name__}")
-    if jobs > 1 and hasattr(model, "free_RVs"):
         raise InputError(
-            "jobs: a graph cannot be sent to another process. Give a function that builds it, "
-            "such as functools.partial(av.models.ard_classification, X, t), or jobs=1."
+            f"model must be a pm.Model or a model of bambi, or build one, got "
+            f"{type(model).__name__}"
         )
     _ = replicator.simulator, replicator.hyper  # each refuses a model it cannot take
 
@@ -184,7 +186,7 @@ def _place(home: Path, i: int) -> Path:
 
 @contextmanager
 def _opened(home: Path, identity: _Identity) -> Iterator[None]:
-    """Make the folder, or see that it belongs to the same run; nobody else runs in it meanwhile."""
+    """Make the folder, or check that it belongs to the same run, and lock it."""
     path = home / IDENTITY
     if not path.exists():
         if home.is_dir() and not all(map(is_leftover, home.iterdir())):
@@ -233,66 +235,15 @@ def _read(path: Path) -> dict[str, Any]:
 # Work -------------------------------------------------------------------------------------------
 
 
-def _replicate(
-    replicator: Replicator, identity: _Identity, home: Path, i: int, durable: bool = True
-) -> None:
-    seed = np.random.SeedSequence(identity.random_seed, spawn_key=(i,))
-    write_text(_place(home, i), json.dumps(replicator.run(seed), sort_keys=True), durable)
+@dataclass(frozen=True)
+class _Work:
+    """A replication by its number."""
 
+    replicator: Replicator
+    random_seed: int
 
-def _in_processes(
-    builder: Callable[[], Any],
-    replicator: Replicator,
-    identity: _Identity,
-    home: Path,
-    todo: list[int],
-    jobs: int,
-    count: int,
-    tick: Callable[[int], None],
-) -> None:
-    """Share the replications among processes, each of which builds the model for itself."""
-    context = multiprocessing.get_context("spawn")
-    fields = (replicator.method, replicator.settings, replicator.hold)
-    fields = (*fields, replicator.draws, replicator.chains)  # type: ignore[assignment]
-    shares = [todo[k::jobs] for k in range(jobs)]
-    workers = [
-        context.Process(
-            target=_work, args=(builder, fields, identity, home, share, os.getpid()), daemon=True
-        )
-        for share in shares
-        if share
-    ]
-    try:
-        for worker in workers:
-            worker.start()
-    except Exception as error:
-        raise InputError(
-            f"jobs: the builder cannot be sent to another process ({error}). Give a function of a "
-            "module, or functools.partial of one."
-        ) from error
-    while any(worker.is_alive() for worker in workers):
-        for worker in workers:
-            worker.join(0.2)
-        tick(count - sum(not _place(home, i).exists() for i in todo))
-    codes = [worker.exitcode for worker in workers]
-    if any(codes):
-        raise RuntimeError(f"a process of sbc ended with code {max(codes, key=bool)}")
-
-
-def _work(
-    builder: Callable[[], Any],
-    fields: tuple[Any, ...],
-    identity: _Identity,
-    home: Path,
-    share: list[int],
-    parent: int,
-) -> None:
-    end_with_parent(parent)
-    replicator = Replicator(builder(), *fields)
-    for i in share:
-        if os.getppid() != parent:  # who started this is gone, and may start it again
-            return
-        _replicate(replicator, identity, home, i)
+    def __call__(self, i: int) -> dict[str, Any]:
+        return self.replicator.run(seed_of(self.random_seed, i))
 
 
 # The tree ---------------------------------------------------------------------------------------

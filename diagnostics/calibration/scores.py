@@ -32,10 +32,11 @@ from scipy.special import ndtr
 from ardvark.diagnostics.reading import arviz
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_trees
-from ardvark.inference.graph.fingerprint import require_model, require_same_data
-from ardvark.inference.graph.forms import gaussian_form
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.predict import Beliefs, predict
+from ardvark.inference.pymc_models.fingerprint import require_model, require_same_data
+from ardvark.inference.pymc_models.forms import gaussian_form
+from ardvark.inference.sites.arrays import Array, Index
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_seed
 from ardvark.models.inputs import as_inputs
@@ -51,7 +52,6 @@ __all__ = [
     "summed",
 ]
 
-type Array = npt.NDArray[np.float64]
 type Test = Any  # (X, t), a Dataset, or None
 
 COVERAGES = (0.5, 0.9)
@@ -85,7 +85,7 @@ def scores(
     test : (X, t) or Dataset, optional
         Rows that were not fitted, as they come (scaling is that of the model). None: leave-one-out.
     reference : str, optional
-        Whom the others are compared with; by default the first tree.
+        The tree that the others are compared with; by default the first tree.
 
     Returns
     -------
@@ -93,11 +93,11 @@ def scores(
         Per method `rows`, `by`, each score, `<score>_se`, `<score>_difference` from the reference
         and `<score>_difference_se`.
     """
-    check_model(model)
+    model = check_model(model)
     check_trees(trees)
-    judge = next(iter(trees)) if reference is None else reference
-    if judge not in trees:
-        raise InputError(f"reference: {judge!r} is not among the trees {', '.join(trees)}")
+    against = next(iter(trees)) if reference is None else reference
+    if against not in trees:
+        raise InputError(f"reference: {against!r} is not among the trees {', '.join(trees)}")
     require_same_data(trees)
     require_model(model, trees, data=True)
     tables = {name: row_scores(tree, model, test) for name, tree in trees.items()}
@@ -106,7 +106,7 @@ def scores(
         rows[name] = {"rows": len(table), "by": table.attrs["by"]}
         for score in SCORES:
             if score in table:
-                rows[name] |= summed(score, table[score], tables[judge].get(score))
+                rows[name] |= summed(score, table[score], tables[against].get(score))
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
@@ -123,12 +123,12 @@ def summed(score: str, values: pd.Series[float], other: Any) -> dict[str, float]
     name = NAMES.get(score, score)
     if score == "squared_error":  # by the delta method: d sqrt(m) = dm / (2 sqrt(m))
         own, mean = _rooted(own)
-        theirs, judge = (None, math.nan) if theirs is None else _rooted(theirs)
+        theirs, other = (None, math.nan) if theirs is None else _rooted(theirs)
     else:
-        mean, judge = float(own.mean()), math.nan if theirs is None else float(theirs.mean())
+        mean, other = float(own.mean()), math.nan if theirs is None else float(theirs.mean())
     answer = {name: mean, f"{name}_se": _error(own)}
     if theirs is not None and theirs.shape == own.shape:
-        answer[f"{name}_difference"] = mean - judge
+        answer[f"{name}_difference"] = mean - other
         answer[f"{name}_difference_se"] = _error(own - theirs)
     return answer
 
@@ -176,7 +176,7 @@ def _on_test(tree: xr.DataTree, model: Any, X: Any, t: npt.NDArray[Any]) -> pd.D
     return _class_scores(predicted.values, observed.argmax(axis=1))
 
 
-def _class_scores(p: Array, code: npt.NDArray[np.int64]) -> pd.DataFrame:
+def _class_scores(p: Array, code: Index) -> pd.DataFrame:
     """Scores of probabilities (row, class) of the observed classes."""
     seen = np.take_along_axis(p, code[:, None], axis=1)[:, 0]
     if p.shape[1] == 2:
@@ -261,7 +261,7 @@ def _smoothed(tree: xr.DataTree) -> tuple[Array, Array]:
     stacked = log_likelihood.stack(sample=("chain", "draw"), create_index=False)
     values = stacked.transpose("sample", ...)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
-        warnings.simplefilter("ignore")  # high k-hats are told by the section on LOO
+        warnings.simplefilter("ignore")  # high k-hats are reported by the section on LOO
         log_weight, _ = values.azstats.psislw(dim=["sample"])
     log_weight = log_weight.transpose("sample", ...).values
     weight = np.exp(log_weight - log_weight.max(axis=0))

@@ -12,38 +12,24 @@ Notation: m, s are mean and sd of a weight under a method, m*, s* under the refe
 | wasserstein       | W1 of the two marginals / s*                                       |
 | wasserstein null  | W1 of two halves of the reference / s*: what noise alone gives     |
 | correlation error | largest |r - r*| of two weights; its null is that of two halves    |
-| missed mode       | two peaks in the reference, one nearly empty here (`modes.py`)     |
-| k-hat             | Pareto shape of the weights p/q at draws of q (joint, not marginal)|
-| d2, bounds        | what the importance weights allow at most (`bounds.py`)            |
-| elpd difference   | sum of e_n - e*_n over the rows, se = sqrt(N var(e - e*))          |
 
-Like with like: an answer at given hyperparameters θ is judged against a reference at the same θ
-(the error of the approximation) or against one that integrates θ out (the price of fixing it, the
-approximation's own error included). ``compares`` says which; each row holds one of the two.
+What can be compared. A sample-feature machine, eta_n = w' Phi_n lam, is the same for (w, lam) and
+(c w, lam / c), so two correct answers may differ in every weight: it is compared by the products
+w_i lam_j of samples and features, which depend neither on c nor on its sign, and by its noise. The
+kernels of a mixture can be in any order: it is compared by which inputs are included.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
-from ardvark.diagnostics.compare.bounds import bounds
-from ardvark.diagnostics.compare.correlations import correlation_error
-from ardvark.diagnostics.compare.display import as_comparison
-from ardvark.diagnostics.compare.invariants import in_invariants
-from ardvark.diagnostics.compare.modes import missed_mode
-from ardvark.diagnostics.compare.psis import LooRows, error_of_sum, khat, loo_rows, summed
-from ardvark.diagnostics.compare.reference import (
-    REFERENCE,
-    integrates_hyperparameters,
-    relation,
-    same_hyperparameters,
-)
-from ardvark.diagnostics.compare.verdict import conclusion
+from ardvark.diagnostics.compare.reference import integrates_hyperparameters
 from ardvark.diagnostics.reading import (
+    WITHOUT_WEIGHTS,
     arviz,
     constant_columns,
     draws_of,
@@ -55,112 +41,27 @@ from ardvark.diagnostics.reading import (
     weight_variables,
 )
 from ardvark.errors import InputError
-from ardvark.inference.arguments import check_trees
-from ardvark.inference.graph.fingerprint import require_same_data
+from ardvark.inference.sites.arrays import Array
 
-__all__ = ["READ_FIRST", "Paired", "agreement", "all_figures", "compare", "paired_draws"]
+__all__ = [
+    "CorrelationError",
+    "Paired",
+    "agreement",
+    "correlation_error",
+    "figures_by_weight",
+    "halves",
+    "paired_draws",
+    "wasserstein",
+]
 
-type Array = NDArray[np.float64]
-
-LEAST = 0.1  # sd of an indicator that is nearly always on, or off: a tenth in probability counts
-
-
-def compare(
-    trees: Mapping[str, xr.DataTree],
-    reference: str | Sequence[str] | None = None,
-    *,
-    detail: bool = False,
-) -> pd.DataFrame:
-    """Hold every answer against a reference.
-
-    An answer at hyperparameters that were fixed or optimised has two relations to the truth, which
-    are never mixed: its **error**, against a reference at the same hyperparameters, and the
-    **price** of not integrating them out, against a reference that does.
-
-    Parameters
-    ----------
-    trees
-        Results of ``fit`` by name.
-    reference
-        The name of the tree to trust; or several names, for a row per (name, reference). Without
-        one the references are found among the trees (Markov chains and exact draws), and error and
-        price stand side by side.
-
-    detail
-        All figures; without it those that a person reads first.
-
-    Returns
-    -------
-    DataFrame, one row per name. With a reference: ``worst_mean_error`` (in sd of the reference),
-    ``worst_sd_ratio``, ``khat``, ``seconds`` and ``conclusion`` in words; without one
-    ``error_mean``, ``error_sd_ratio``, ``price_mean``, ``khat``, ``seconds``, ``conclusion``. What
-    does not apply is missing (``pd.isna``).
-
-    ``detail=True`` with a reference: ``method``, ``hyper``, ``reference``,
-    ``compares`` (which of the two relations it is), ``like_with_like``, ``n_weights``,
-    ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``, ``worst_sd_ratio``,
-    ``worst_sd_ratio_at``, ``log_sd_ratio_mcse``, ``wasserstein``, ``wasserstein_null``,
-    ``correlation_error``, ``correlation_at``, ``correlation_null``, ``missed_mode_at``,
-    ``missed_mode_place``, ``missed_mode_share`` (mass in the reference), ``khat``, ``d2``,
-    ``mean_error_bound``, ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows
-    whose own k-hat is too high for PSIS, where that can matter), ``elpd_difference``,
-    ``elpd_difference_se``, ``seconds``, ``speed_up``, ``converged``, ``conclusion``.
-
-    ``detail=True`` without a reference: ``error_against``, ``error_mean``, ``error_mean_at``,
-    ``error_sd_ratio``, ``error_sd_ratio_at``, ``error_correlation`` | ``price_against``,
-    ``price_mean``, ``price_mean_at``, ``price_sd_ratio``, ``price_sd_ratio_at`` | ``khat``, ``d2``,
-    ``log_evidence``, ``elpd_difference``, ``elpd_difference_se``, ``seconds``, ``speed_up``,
-    ``converged``, ``conclusion``, ``verdict``.
-    """
-    if reference is None:
-        from ardvark.diagnostics.compare.side_by_side import side_by_side
-
-        _check_trees(trees, ())
-        require_same_data(trees)
-        return as_comparison(side_by_side(trees), None if detail else READ_FIRST_BESIDE)
-    if not isinstance(reference, str | Sequence):
-        raise InputError(f"reference must be a name or several, got {type(reference).__name__}")
-    references = (reference,) if isinstance(reference, str) else tuple(reference)
-    if not references:
-        raise InputError("reference: no name given; name at least one of the trees.")
-    _check_trees(trees, references)
-    require_same_data(trees)
-    table = all_figures(trees, references)
-    table["conclusion"] = [conclusion(row) for _, row in table.iterrows()]
-    if isinstance(reference, str):
-        table.index = pd.Index(list(trees), name="name")
-    return as_comparison(table, None if detail else READ_FIRST)
-
-
-def all_figures(
-    trees: Mapping[str, xr.DataTree],
-    references: Sequence[str],
-    left_out: Mapping[str, LooRows | None] | None = None,
-) -> pd.DataFrame:
-    """Give the figures of every (name, reference); `left_out` where it is known already."""
-    if left_out is None:
-        left_out = {name: loo_rows(tree) for name, tree in trees.items()}
-    own = {name: _own_figures(tree, left_out[name]) for name, tree in trees.items()}
-    rows = {
-        (name, against): _against(tree, trees[against], itself=name == against)
-        | own[name]
-        | _elpd_difference(left_out[name], left_out[against], itself=name == against)
-        | {
-            "reference": against,
-            "speed_up": own[against]["seconds"] / max(own[name]["seconds"], 1e-9),
-        }
-        for against in references
-        for name, tree in trees.items()
-    }
-    index = pd.MultiIndex.from_tuples(list(rows), names=["name", "against"])
-    return pd.DataFrame(list(rows.values()), index=index)[_COLUMNS]
+LEAST = 0.1  # sd of an indicator that hardly ever changes: a tenth in probability counts
+MOST_CORRELATIONS = 1000  # weights; the correlations of more are not computed
+MOST_NUMBERS = 2**25  # of products of weights; more draws are thinned
 
 
 def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Compare two answers weight by weight.
 
-    A sample-feature machine is compared by the products of its weights, a mixture by which inputs
-    are included (``invariants``).
     Hyperparameters are compared where both trees sampled them. What is constant in both (pruned,
     fixed) is left out; constant in ``tree`` alone has log sd ratio -inf, in ``reference`` alone
     +inf, with infinite errors in units of its zero sd. So have draws that are not finite.
@@ -171,7 +72,7 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     ``reference_mean``, ``reference_sd``, ``mean_error``, ``mean_error_mcse``, ``log_sd_ratio``,
     ``log_sd_ratio_mcse``, ``q05_error``, ``q95_error``, ``wasserstein``, ``wasserstein_null``.
     """
-    return _table(paired_draws(tree, reference))
+    return figures_by_weight(paired_draws(tree, reference))
 
 
 class Paired(NamedTuple):
@@ -191,13 +92,14 @@ class Paired(NamedTuple):
 
 
 def paired_draws(tree: xr.DataTree, reference: xr.DataTree) -> Paired:
-    """Give what both trees have and one at least moves, in invariants where weights have none."""
-    tree, reference = in_invariants(tree), in_invariants(reference)
+    """Return what both trees have and one at least moves, in invariants where weights have none."""
+    tree, reference = _in_invariants(tree), _in_invariants(reference)
     kinds = sampling_kind(tree), sampling_kind(reference)
     return Paired(*_paired_draws(tree, reference), kinds)
 
 
-def _table(pairs: Paired) -> pd.DataFrame:
+def figures_by_weight(pairs: Paired) -> pd.DataFrame:
+    """Return the figures of every element of a pair."""
     ours, theirs = pairs.ours, pairs.theirs
     mean, sd = moments(ours)
     reference_mean, reference_sd = moments(theirs)
@@ -220,115 +122,10 @@ def _table(pairs: Paired) -> pd.DataFrame:
             "log_sd_ratio_mcse": np.hypot(errors[0].log_sd, errors[1].log_sd),
             "q05_error": _no_nan(quantiles[0] / reference_sd),
             "q95_error": _no_nan(quantiles[1] / reference_sd),
-            "wasserstein": _no_nan(_wasserstein(ours, theirs) / reference_sd),
-            "wasserstein_null": _no_nan(_wasserstein(*_halves(theirs)) / reference_sd),
+            "wasserstein": _no_nan(wasserstein(ours, theirs) / reference_sd),
+            "wasserstein_null": _no_nan(wasserstein(*halves(theirs)) / reference_sd),
         }
     return pd.DataFrame(columns, index=pd.Index(pairs.names, name="parameter"))
-
-
-# ------------------------------------------------------------------------------ the rows of compare
-
-_COLUMNS = [
-    *("method", "hyper", "reference", "compares", "like_with_like", "n_weights"),
-    *("worst_mean_error", "worst_mean_error_at", "mean_error_mcse"),
-    *("worst_sd_ratio", "worst_sd_ratio_at", "log_sd_ratio_mcse"),
-    *("wasserstein", "wasserstein_null"),
-    *("correlation_error", "correlation_at", "correlation_null"),
-    *("missed_mode_at", "missed_mode_place", "missed_mode_share"),
-    *("khat", "d2", "mean_error_bound", "log_evidence"),
-    *("elpd_loo", "elpd_loo_se", "loo_high_khat", "elpd_difference", "elpd_difference_se"),
-    *("seconds", "speed_up", "converged"),
-]
-READ_FIRST = ["worst_mean_error", "worst_sd_ratio", "khat", "seconds", "conclusion"]
-READ_FIRST_BESIDE = [
-    *("error_mean", "error_sd_ratio", "price_mean"),
-    *("khat", "seconds", "conclusion"),
-]
-
-
-def _check_trees(trees: Mapping[str, xr.DataTree], references: tuple[str, ...]) -> None:
-    check_trees(trees)
-    for name in references:
-        if name not in trees:
-            raise InputError(
-                f"reference: asked for {name!r}, found {', '.join(map(repr, trees)) or 'no trees'};"
-                " name one of these."
-            )
-
-
-def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict[str, Any]:
-    """Collect the figures that need both trees."""
-    pairs = paired_draws(tree, reference).only_weights()
-    weights = _table(pairs)
-    same = itself or same_hyperparameters(tree, reference)
-    figures: dict[str, Any] = {
-        **dict.fromkeys(_COLUMNS, float("nan")),
-        "compares": REFERENCE if itself else relation(tree, reference, same),
-        "like_with_like": same,
-        **dict.fromkeys((name for name in _COLUMNS if name.endswith("_at")), None),
-        "n_weights": len(weights),
-    }
-    if len(weights):
-        figures["wasserstein_null"] = weights["wasserstein_null"].max()
-    if len(weights) and not itself:
-        mean_error, log_ratio = weights["mean_error"].abs(), weights["log_sd_ratio"]
-        worst_mean, worst_sd = int(mean_error.argmax()), int(log_ratio.abs().argmax())
-        figures |= {
-            "worst_mean_error": mean_error.iloc[worst_mean],
-            "worst_mean_error_at": weights.index[worst_mean],
-            "mean_error_mcse": weights["mean_error_mcse"].iloc[worst_mean],
-            "worst_sd_ratio": np.exp(log_ratio.iloc[worst_sd]),
-            "worst_sd_ratio_at": weights.index[worst_sd],
-            "log_sd_ratio_mcse": weights["log_sd_ratio_mcse"].iloc[worst_sd],
-            "wasserstein": weights["wasserstein"].max(),
-        }
-        figures |= _joint_figures(pairs)
-    return figures
-
-
-def _joint_figures(pairs: Paired) -> dict[str, Any]:
-    """Collect what a table of single weights does not show: correlations, and modes."""
-    joint = correlation_error(pairs.names, pairs.ours, pairs.theirs, _halves(pairs.theirs))
-    figures: dict[str, Any] = {
-        "correlation_error": joint.error,
-        "correlation_at": None if joint.pair is None else ", ".join(joint.pair),
-        "correlation_null": joint.null,
-    }
-    missed = missed_mode(pairs.ours, pairs.theirs)
-    if missed is not None:
-        figures |= {
-            "missed_mode_at": pairs.names[missed.element],
-            "missed_mode_place": missed.place,
-            "missed_mode_share": missed.reference_share,
-        }
-    return figures
-
-
-def _elpd_difference(
-    ours: LooRows | None, theirs: LooRows | None, *, itself: bool
-) -> dict[str, float]:
-    if ours is None or theirs is None or itself or ours.elpd.size != theirs.elpd.size:
-        return {}
-    difference = ours.elpd - theirs.elpd
-    error = error_of_sum(difference)
-    return {"elpd_difference": float(difference.sum()), "elpd_difference_se": error}
-
-
-def _own_figures(tree: xr.DataTree, rows: LooRows | None) -> dict[str, Any]:
-    """Collect the figures that need one tree alone."""
-    limit = bounds(tree)
-    fit = tree["fit"].data_vars if "fit" in tree.children else {}
-    return {
-        "method": tree.attrs.get("method"),
-        "hyper": tree.attrs.get("hyper"),
-        "khat": khat(tree),
-        "d2": limit.d2,
-        "mean_error_bound": limit.mean_error,
-        "log_evidence": float(fit["log_evidence"]) if "log_evidence" in fit else float("nan"),
-        "seconds": float(tree.attrs.get("seconds", "nan")),
-        "converged": tree.attrs.get("converged"),
-        **summed(rows),
-    }
 
 
 # ------------------------------------------------------------------------------------- paired draws
@@ -387,6 +184,33 @@ def _common_variables(tree: xr.DataTree, reference: xr.DataTree) -> tuple[list[s
     return weights, others if both_sample else []
 
 
+def _in_invariants(tree: xr.DataTree) -> xr.DataTree:
+    """Return products for the weights of a sample-feature machine, indicators for a mixture."""
+    posterior = tree["posterior"].to_dataset()
+    if tree.attrs.get("model") in WITHOUT_WEIGHTS and "included" in posterior:
+        return _with_posterior(tree, {"included": posterior["included"].astype(float)})
+    if "feature_term" not in posterior.dims or "lam" not in posterior:
+        return tree
+    pairs = (posterior.sizes["sample_term"] - 1) * (posterior.sizes["feature_term"] - 1)
+    draws = posterior.sizes["chain"] * posterior.sizes["draw"]
+    thinned = posterior.isel(draw=slice(None, None, max(1, pairs * draws // MOST_NUMBERS)))
+    w, lam = thinned["w"].isel(sample_term=slice(1, None)), thinned["lam"].isel(
+        feature_term=slice(1, None)
+    )  # fmt: skip
+    product = (w * lam).transpose("chain", "draw", ...)
+    kept = {"product": product} | ({"beta": thinned["beta"]} if "beta" in thinned else {})
+    return _with_posterior(tree, kept)
+
+
+def _with_posterior(tree: xr.DataTree, kept: dict[str, xr.DataArray]) -> xr.DataTree:
+    """Return the tree with these variables in its posterior, the first of them for weights."""
+    groups = {name: group.to_dataset() for name, group in tree.children.items()}
+    groups["posterior"] = xr.Dataset(kept, attrs=tree["posterior"].attrs)
+    changed = xr.DataTree.from_dict(groups)
+    changed.attrs = tree.attrs | {"weights": json.dumps([next(iter(kept))])}
+    return changed
+
+
 # -------------------------------------------------------------------------------------- the figures
 
 
@@ -418,7 +242,7 @@ def _mcse(draws: Array, kind: str) -> _Noise:
     return _Noise(error, log_error)
 
 
-def _wasserstein(ours: Array, theirs: Array) -> Array:
+def wasserstein(ours: Array, theirs: Array) -> Array:
     """W1 of each marginal; the joint distance cannot tell methods apart at this many draws.
 
     W1 is the area between two quantile functions, which are constant between the multiples of 1/n
@@ -435,7 +259,7 @@ def _wasserstein(ours: Array, theirs: Array) -> Array:
     return distances
 
 
-def _halves(draws: Array) -> tuple[Array, Array]:
+def halves(draws: Array) -> tuple[Array, Array]:
     """Split by chains, so that chains which disagree show; a single chain is cut in two."""
     axis = 0 if len(draws) > 1 else 1
     middle = draws.shape[axis] // 2
@@ -444,5 +268,47 @@ def _halves(draws: Array) -> tuple[Array, Array]:
 
 
 def _no_nan(error: Array) -> Array:
-    """Let an error that cannot be computed win a maximum instead of vanishing from it."""
+    """Make an error that cannot be computed infinite: it is then the largest, not lost."""
     return np.where(np.isnan(error), np.inf, error)
+
+
+# ------------------------------------------------------------------------------------- correlations
+
+
+class CorrelationError(NamedTuple):
+    """Largest |r - r*|, the pair, both values, and the largest difference of two halves."""
+
+    error: float
+    pair: tuple[str, str] | None
+    ours: float
+    theirs: float
+    null: float
+
+
+def correlation_error(
+    names: Sequence[str], ours: Array, theirs: Array, halves: tuple[Array, Array]
+) -> CorrelationError:
+    """Compare the correlations of draws (chain, draw, element), and of two halves of the reference.
+
+    Elements that are constant in one of the two have no correlation and are left out.
+    """
+    usable = ~(constant_columns(ours) | constant_columns(theirs))
+    usable &= np.isfinite(ours).all(axis=(0, 1)) & np.isfinite(theirs).all(axis=(0, 1))
+    for half in halves:
+        usable &= ~constant_columns(half)
+    at = np.flatnonzero(usable)[:MOST_CORRELATIONS]
+    if at.size < 2:
+        return CorrelationError(float("nan"), None, float("nan"), float("nan"), float("nan"))
+    r, reference = _correlations(ours[..., at]), _correlations(theirs[..., at])
+    null = np.abs(np.subtract(*(_correlations(half[..., at]) for half in halves)))
+    difference = np.abs(np.triu(r - reference, 1))
+    i, j = np.unravel_index(int(difference.argmax()), difference.shape)
+    pair = names[at[i]], names[at[j]]
+    return CorrelationError(
+        float(difference[i, j]), pair, float(r[i, j]), float(reference[i, j]), float(null.max())
+    )
+
+
+def _correlations(draws: Array) -> Array:
+    """Correlations of draws (chain, draw, element)."""
+    return np.atleast_2d(np.corrcoef(draws.reshape(-1, draws.shape[2]), rowvar=False))

@@ -30,7 +30,7 @@ FIGURES: dict[str, Callable[[float], str]] = {  # of a table → its level
     "price_sd_ratio": sd_level,
     "khat": khat_level,
 }
-JUDGED = (*FIGURES, "converged")
+WITH_LEVELS = (*FIGURES, "converged")
 BY_RELATION = ("worst_mean_error", "worst_sd_ratio")  # an error or a price, by the row
 
 
@@ -56,7 +56,7 @@ class Comparison(pd.DataFrame):
         )
 
     def _cell(self, label: Any, column: Any, value: Any) -> str:
-        transposed = label in JUDGED and column not in JUDGED
+        transposed = label in WITH_LEVELS and column not in WITH_LEVELS
         figure, name = (label, column) if transposed else (column, label)
         return _td(value, self._level(figure, name, value))
 
@@ -90,7 +90,7 @@ def _td(value: Any, level: str = "") -> str:
 
 
 def as_comparison(table: pd.DataFrame, columns: list[str] | None = None) -> pd.DataFrame:
-    """Give columns of `compare` their looks; what each row compares is kept beside it."""
+    """Format the columns of `compare`; what each row compares is kept with it."""
     shown = Comparison(table if columns is None else table[columns])
     if "compares" in table:
         shown.attrs["relations"] = dict(zip(table.index, table["compares"], strict=True))

@@ -1,4 +1,4 @@
-"""One evidence by every road: Laplace, EP, the ELBO, importance sampling, SMC, bridge sampling.
+"""Estimates of one evidence: Laplace, EP, the ELBO, importance sampling, SMC, bridge sampling.
 
 | kind          | estimators                                    | error                           |
 |---------------|-----------------------------------------------|---------------------------------|
@@ -22,19 +22,23 @@ import pandas as pd
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.compare.judges import may_judge
-from ardvark.diagnostics.compare.psis import khat
-from ardvark.diagnostics.compare.reference import integrates_hyperparameters, same_hyperparameters
+from ardvark.diagnostics.compare.psis import khat, loo_figures
+from ardvark.diagnostics.compare.reference import (
+    integrates_hyperparameters,
+    is_reference,
+    same_hyperparameters,
+)
+from ardvark.diagnostics.finding import Finding
 from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_trees
-from ardvark.inference.graph.fingerprint import require_model, require_same_data
+from ardvark.inference.pymc_models.fingerprint import require_model, require_same_data
 from ardvark.models.checks import Seed, as_seed
 
-__all__ = ["BayesFactor", "bayes_factor", "evidence", "evidence_findings"]
+__all__ = ["BayesFactor", "bayes_factor", "compare_evidence", "evidence", "evidence_findings"]
 
 LIMIT = 3.0  # standard errors
-FLOOR = 0.02  # nats: nobody quotes a Bayes factor closer than that
+FLOOR = 0.02  # nats: no Bayes factor is quoted closer than that
 ALLOWANCE = 1.0  # nats for an approximation, which has no error of its own
 KHAT_MAX = 0.7
 COLUMNS = ("quantity", "estimator", "kind", "log_evidence", "error", "difference", "agrees")
@@ -63,7 +67,7 @@ def evidence(
     model
         The `pm.Model`, for bridge sampling from the draws of the samplers among the trees.
     warp, random_seed
-        As in `av.bridge`.
+        As in `av.diagnostics.bridge`.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def evidence(
     check_trees(trees)
     require_same_data(trees, inputs=False)
     if model is not None:
-        check_model(model)
+        model = check_model(model)
         require_model(model, trees, data=True)
     notes: list[str] = []
     seed, rows = as_seed(random_seed), []
@@ -91,22 +95,18 @@ def evidence(
     return table
 
 
-def evidence_findings(table: pd.DataFrame) -> list[tuple[str, str]]:
-    """Say for each quantity whether its estimates agree: a level and a sentence."""
+def evidence_findings(table: pd.DataFrame) -> list[Finding]:
+    """Say for each quantity whether its estimates agree."""
     said = []
     for quantity, rows in table.groupby("quantity", sort=False):
         estimates = _in_rows(rows)
         best, apart = _most_precise(estimates), _disagreement(estimates)
-        value = f"log {quantity} is {_spoken(best)}" if best else f"log {quantity} is only bounded"
+        value = f"log {quantity} is {_display(best)}" if best else f"log {quantity} is only bounded"
         if apart is not None:
             one, two = apart
-            said.append(
-                (
-                    "bad",
-                    f"The estimates of {quantity} disagree beyond their errors: "
-                    f"{_spoken(one)}, {_spoken(two)}. No Bayes factor should be made of them.",
-                )
-            )
+            text = f"The estimates of {quantity} disagree beyond their errors:"
+            advice = "Compute no Bayes factor from them."
+            said.append(Finding("bad", f"{text} {_display(one)}, {_display(two)}.", advice))
             continue
         bounds = [e for e in estimates if e.kind == "lower bound"]
         gaps = [
@@ -116,7 +116,8 @@ def evidence_findings(table: pd.DataFrame) -> list[tuple[str, str]]:
         if others > 0:
             gaps.insert(0, f"{count(others, 'other estimate')} agree{'s' * (others == 1)} with it")
         level = "good" if others > 0 else "warn"
-        said.append((level, f"{value}; {'; '.join(gaps) or 'nothing else to hold it against'}."))
+        told = "; ".join(gaps) or "no other estimate to compare it with"
+        said.append(Finding(level, f"{value}; {told}."))
     return said
 
 
@@ -162,10 +163,10 @@ def bayes_factor(first: pd.DataFrame, second: pd.DataFrame) -> BayesFactor:
             return _refusal("a table has no estimate")
         quantity = shared[0] if shared else table["quantity"].iloc[0]
         rows = table[table["quantity"] == quantity]
-        (level, sentence), *_ = evidence_findings(rows)
+        found, *_ = evidence_findings(rows)
         best = _most_precise(_in_rows(rows))
-        if level == "bad":
-            return _refusal(sentence)
+        if found.level == "bad":
+            return _refusal(str(found))
         if best is None:
             return _refusal(f"{quantity} is only bounded from below")
         chosen.append(best)
@@ -253,7 +254,7 @@ def _bridges(
 
     found = []
     for name in members:
-        if not may_judge(trees[name]) or trees[name].attrs.get("method") == "smc":
+        if not is_reference(trees[name]) or trees[name].attrs.get("method") == "smc":
             continue
         try:
             bridged = bridge(model, trees[name], warp=warp, random_seed=seed)
@@ -300,7 +301,7 @@ def _apart(one: Estimate, two: Estimate) -> bool:
 
 
 def _disagreement(estimates: Sequence[Estimate]) -> tuple[Estimate, Estimate] | None:
-    """Give the two that contradict each other most, None if none do."""
+    """Return the two that contradict each other most, None if none do."""
     pairs = [(a, b) for i, a in enumerate(estimates) for b in estimates[:i] if _apart(a, b)]
     return max(pairs, key=lambda pair: abs(pair[0].value - pair[1].value), default=None)
 
@@ -320,9 +321,51 @@ def _row(quantity: str, estimate: Estimate, best: Estimate | None) -> tuple[Any,
     )
 
 
-def _spoken(estimate: Estimate) -> str:
+def _display(estimate: Estimate) -> str:
     plain = f"{estimate.value:.2f}".replace("-", "−")
     value = mean_and_sd(estimate.value, estimate.error) if estimate.error > 0 else plain
     by = estimate.estimator
     who = by if by.startswith(estimate.name) else f"{by} of {estimate.name}"
     return f"{value} ({who})"
+
+
+# ------------------------------------------------------------------------------- different models
+
+
+def compare_evidence(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
+    """Rank fits of different models to the same data by their evidence.
+
+    Parameters
+    ----------
+    trees
+        Results of ``fit`` by name, each with a log evidence: of `Laplace`, `EP` or `Exact`.
+
+    Returns
+    -------
+    DataFrame, one row per name, the largest evidence first: ``log_evidence``, ``below_best``
+    (nats), ``active`` (weights that were kept; for a relevance vector machine its vectors and the
+    bias), ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat``, ``method``, ``converged``.
+    """
+    check_trees(trees)
+    require_same_data(trees, inputs=False, observed=True)
+    rows = {name: _model_row(name, tree) for name, tree in trees.items()}
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
+    table = table.sort_values("log_evidence", ascending=False, kind="stable")
+    table.insert(1, "below_best", table["log_evidence"].iloc[0] - table["log_evidence"])
+    return table
+
+
+def _model_row(name: str, tree: xr.DataTree) -> dict[str, object]:
+    fit: Mapping[Any, Any] = tree["fit"].data_vars if "fit" in tree.children else {}
+    if "log_evidence" not in fit:
+        raise InputError(
+            f"{name!r} ({tree.attrs.get('method', 'no method')}) has no log evidence: fit the "
+            f"model by Laplace(), EP() or Exact(), or use av.compare for samplers"
+        )
+    return {
+        "log_evidence": float(fit["log_evidence"]),
+        "active": int(fit["active"].sum()) if "active" in fit else None,
+        **loo_figures(tree),
+        "method": tree.attrs.get("method"),
+        "converged": tree.attrs.get("converged"),
+    }

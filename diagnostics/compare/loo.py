@@ -1,4 +1,4 @@
-"""Leave-one-out by every road on one axis: log p(t_n | the other rows), row by row.
+"""Leave-one-out by every estimator on one axis: log p(t_n | the other rows), row by row.
 
 | estimator      | of               | what it is                                                  |
 |----------------|------------------|-------------------------------------------------------------|
@@ -13,24 +13,27 @@ target does. A likelihood that is zero on part of the line allows cavities and r
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.compare.judges import choose_reference
 from ardvark.diagnostics.compare.psis import LooRows, cavity_rows, error_of_sum, psis_rows
+from ardvark.diagnostics.compare.reference import choose_reference
+from ardvark.diagnostics.compare.relations import Relations, share_weights
 from ardvark.diagnostics.reading import sampling_kind
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
-from ardvark.inference.arguments import check_trees
-from ardvark.inference.graph.fingerprint import require_model, require_same_data
+from ardvark.inference.arguments import check_model, check_trees
+from ardvark.inference.pymc_models.fingerprint import require_model, require_same_data
+from ardvark.inference.pymc_models.travel import Carried
+from ardvark.inference.running.executor import check_executor, run_tasks
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["loo_by_row", "loo_table", "plot_loo", "refit_rows"]
 
-type Array = NDArray[np.float64]
 REFIT = "refit"
 
 
@@ -40,6 +43,7 @@ def loo_table(
     *,
     refit: Sequence[str] = (),
     reference: str | None = None,
+    executor: Any = None,
 ) -> pd.DataFrame:
     """Put every estimate of leave-one-out side by side.
 
@@ -53,9 +57,11 @@ def loo_table(
         Names of the trees that are fitted again without each row, at the same hyperparameters:
         N fits each.
     reference
-        Name of the tree whose estimate the others are held against: its refit, else its PSIS, else
-        its cavities. By default each has the judge of a report: one at the same hyperparameters,
-        else one that integrates them out.
+        Name of the tree whose estimate the others are compared with: its refit, else its PSIS, else
+        its cavities. By default each has its own, as in a report: one at the same
+        hyperparameters, else one that integrates them out.
+    executor
+        Who fits again: 2 for two processes, a Dask Client or its address for a cluster.
 
     Returns
     -------
@@ -64,15 +70,20 @@ def loo_table(
     k-hat is too high, where that can matter), ``against`` which estimate, and whether it is a
     ``reference`` itself.
     """
-    found = loo_by_row(trees, model, refit=refit)
-    return summary_of(found, *_judges(trees, reference))
+    found = loo_by_row(trees, model, refit=refit, executor=executor)
+    return summary_of(found, *_references(trees, reference))
 
 
 def loo_by_row(
-    trees: Mapping[str, xr.DataTree], model: Any = None, *, refit: Sequence[str] = ()
+    trees: Mapping[str, xr.DataTree],
+    model: Any = None,
+    *,
+    refit: Sequence[str] = (),
+    executor: Any = None,
 ) -> dict[tuple[str, str], LooRows]:
-    """Give each estimate row by row, by (name, estimator)."""
+    """Return each estimate row by row, by (name, estimator)."""
     check_trees(trees)
+    check_executor(executor)
     if not isinstance(refit, list | tuple | set) or not all(isinstance(n, str) for n in refit):
         raise InputError(f"refit must be a list of names of trees, got {refit!r}")
     unknown = [name for name in refit if name not in trees]
@@ -82,14 +93,15 @@ def loo_by_row(
         raise InputError("refit: the model is needed to fit it again; give model=")
     require_same_data(trees, inputs=False)
     if refit:
+        model = check_model(model)
         require_model(model, {name: trees[name] for name in refit}, data=True)
     found: dict[tuple[str, str], LooRows] = {}
     for name, tree in trees.items():
         approximate = sampling_kind(tree) == "iid" and _has_densities(tree)
-        roads = [cavity_rows(tree), psis_rows(tree)]
-        roads += [psis_rows(tree, correct=True)] if approximate else []
-        roads += [refit_rows(model, tree)] if name in refit else []
-        found |= {(name, rows.estimator): rows for rows in roads if rows is not None}
+        estimates = [cavity_rows(tree), psis_rows(tree)]
+        estimates += [psis_rows(tree, correct=True)] if approximate else []
+        estimates += [refit_rows(model, tree, executor=executor)] if name in refit else []
+        found |= {(name, rows.estimator): rows for rows in estimates if rows is not None}
     return found
 
 
@@ -98,18 +110,19 @@ def summary_of(
     reference: str | None,
     like: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Sum the rows, and hold each estimate against that of its judge in `like`, or the reference's.
+    """Sum the rows, and compare each estimate with that of its reference in `like`.
 
-    Where the judge has none (no importance sampling at a hard margin), its own refit judges.
+    Where that has none (no importance sampling at a hard margin), the tree's own refit takes its
+    place.
     """
-    chief = choose_judge(found, reference)
+    chief = choose_estimate(found, reference)
     rows: list[dict[str, Any]] = []
     for key, loo in found.items():
-        judge = chief
+        base = chief
         if like and key[0] in like:
-            judge = _estimate_of(found, like[key[0]]) or _estimate_of(found, key[0])
-        same = judge is not None and loo.elpd.size == found[judge].elpd.size
-        away = loo.elpd - found[judge].elpd if judge and same else np.full(loo.elpd.size, np.nan)
+            base = _estimate_of(found, like[key[0]]) or _estimate_of(found, key[0])
+        same = base is not None and loo.elpd.size == found[base].elpd.size
+        away = loo.elpd - found[base].elpd if base and same else np.full(loo.elpd.size, np.nan)
         rows.append(
             {
                 "elpd": float(loo.elpd.sum()),
@@ -118,8 +131,8 @@ def summary_of(
                 "difference_se": error_of_sum(away),
                 "worst_row": float(np.abs(away).max(initial=0.0)),
                 "high_khat": int(loo.high.sum()) if "psis" in loo.estimator else None,
-                "against": None if judge is None else " ".join(judge),
-                "reference": key == judge,
+                "against": None if base is None else " ".join(base),
+                "reference": key == base,
             }
         )
     index = pd.MultiIndex.from_tuples(list(found), names=["name", "estimator"])
@@ -145,7 +158,7 @@ def plot_loo(
     figure, axes = plt.subplots(
         1, 2, figsize=(9.0, 1.4 + 0.32 * len(found)), width_ratios=(1.0, 1.2)
     )
-    draw_loo(axes, found, summary_of(found, *_judges(trees, reference)))
+    draw_loo(axes, found, summary_of(found, *_references(trees, reference)))
     figure.tight_layout()
     return axes
 
@@ -168,9 +181,9 @@ def draw_loo(
     for i, ((key, rows), (elpd, se, against)) in enumerate(zip(found.items(), sums, strict=True)):
         colour, marker = look(names.index(key[0]))
         left.errorbar(elpd, i, xerr=se, fmt=marker, color=colour, markersize=5)
-        judge = known.get(str(against))
-        if judge is not None and key != judge and rows.elpd.size == found[judge].elpd.size:
-            away = rows.elpd - found[judge].elpd
+        base = known.get(str(against))
+        if base is not None and key != base and rows.elpd.size == found[base].elpd.size:
+            away = rows.elpd - found[base].elpd
             right.plot(away, np.full(away.size, i), marker, color=colour, markersize=4, alpha=0.5)
     left.set_yticks(range(len(labels)), labels)
     right.set_yticks(range(len(labels)), [])
@@ -180,43 +193,52 @@ def draw_loo(
         panel.set_axisbelow(True)
     right.axvline(0.0, color=ink, linewidth=0.7)
     left.set_xlabel("elpd by leave-one-out, one standard error")
-    right.set_xlabel("row by row, minus what it is held against")
+    right.set_xlabel("row by row, minus its reference")
 
 
 # ------------------------------------------------------------------------------------- refits
 
 
-def refit_rows(model: Any, tree: xr.DataTree, *, draws: int = 1000) -> LooRows:
+def refit_rows(
+    model: Any, tree: xr.DataTree, *, draws: int = 1000, executor: Any = None
+) -> LooRows:
     """Fit a model again without each row, by the tree's method at the tree's hyperparameters.
 
-    Settings of the method other than its hyperparameters are those by default.
+    Settings of the method other than its hyperparameters are those by default. `executor` says who
+    fits (`inference/running/executor.py`).
     """
-    from ardvark.inference.fit import fit
-    from ardvark.inference.graph.copies import private_copy, put_data
-    from ardvark.inference.routes import family_of
+    from ardvark.inference.methods import family_of
 
     family = family_of(model)
     if family not in ("sites", "process", "softmax"):
         raise UnsupportedPair(f"refit: rows of a {family} model cannot be taken out one by one.")
     data = _row_data(model)
     rows = len(next(iter(data.values())))
-    elpd = np.empty(rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told by the fit of all rows
-        for n in range(rows):
-            rest = {name: np.delete(values, n, axis=0) for name, values in data.items()}
-            one = {name: values[n : n + 1] for name, values in data.items()}
-            with private_copy(model) as own:
-                put_data(own, rest)
-                left = fit(own, _again(tree), draws=draws, random_seed=1, progressbar=False)
-                elpd[n] = _log_density(own, left, one)
+    work = partial(_without_row, Carried(model), data, _again(tree), draws)
+    elpd = np.array(run_tasks(work, range(rows), executor))
     nothing = np.full(rows, np.nan)
     return LooRows(elpd, np.zeros(rows, bool), nothing, REFIT)
 
 
+def _without_row(
+    carried: Carried, data: Mapping[str, Array], method: Any, draws: int, n: int
+) -> float:
+    """Log predictive density of row n after a fit to the others."""
+    from ardvark.inference.fit import fit
+    from ardvark.inference.pymc_models.copies import private_copy, put_data
+
+    rest = {name: np.delete(values, n, axis=0) for name, values in data.items()}
+    one = {name: values[n : n + 1] for name, values in data.items()}
+    with warnings.catch_warnings(), private_copy(carried.model) as own:
+        warnings.simplefilter("ignore", ConvergenceWarning)  # reported by the fit of all rows
+        put_data(own, rest)
+        left = fit(own, method, draws=draws, random_seed=1, progressbar=False)
+        return _log_density(own, left, one)
+
+
 def _again(tree: xr.DataTree) -> Any:
-    """Give the settings that fit the same posterior to other rows."""
-    from ardvark.inference.hyper.settings import Fixed, Sampled
+    """Return the settings that fit the same posterior to other rows."""
+    from ardvark.inference.hyper.settings import Fixed, Integrated, Sampled
     from ardvark.inference.methods import METHODS
 
     method = str(tree.attrs.get("method"))
@@ -225,6 +247,8 @@ def _again(tree: xr.DataTree) -> Any:
     settings = METHODS[method].load(METHODS[method].settings)
     if tree.attrs.get("hyper") == "posterior":
         return settings(hyper=Sampled()) if METHODS[method].kind == "gaussian" else settings()
+    if tree.attrs.get("hyper") == "integrated":
+        return settings(hyper=Integrated())
     held = "fit" in tree.children
     return settings(hyper=Fixed(tree)) if held else settings()
 
@@ -248,9 +272,9 @@ def _row_data(model: Any) -> dict[str, Array]:
 
 def _log_density(model: Any, tree: xr.DataTree, one: Mapping[str, Array]) -> float:
     """Log predictive density of one row that is not in the data."""
-    from ardvark.inference.graph.copies import private_copy, put_data
     from ardvark.inference.graph.read import read_model
-    from ardvark.inference.routes import prediction_route
+    from ardvark.inference.methods import prediction_route
+    from ardvark.inference.pymc_models.copies import private_copy, put_data
 
     route = prediction_route(model)
     if route is not None:
@@ -271,16 +295,14 @@ def _log_density(model: Any, tree: xr.DataTree, one: Mapping[str, Array]) -> flo
     return float(logsumexp(log_p) - np.log(log_p.size))
 
 
-def _judges(
+def _references(
     trees: Mapping[str, xr.DataTree], reference: str | None
 ) -> tuple[str | None, Mapping[str, str]]:
-    """The chief reference, and the judge of each tree unless one was named for all."""
-    from ardvark.diagnostics.report.case import Case, share_weights
-
+    """The main reference, and that of each tree unless one was named for all."""
     chief = choose_reference(trees, reference)
     if reference is not None:
         return chief, {}
-    return chief, Case(share_weights(trees), chief).like
+    return chief, Relations(share_weights(trees), chief).like
 
 
 def _has_densities(tree: xr.DataTree) -> bool:
@@ -288,10 +310,10 @@ def _has_densities(tree: xr.DataTree) -> bool:
     return "lp" in names and "log_approximation" in names
 
 
-def choose_judge(
+def choose_estimate(
     found: Mapping[tuple[str, str], LooRows], reference: str | None
 ) -> tuple[str, str] | None:
-    """Give the estimate to hold the others against: the reference's, else the best there is."""
+    """Return the estimate that the others are compared with: the reference's, else the best."""
     if (own := _estimate_of(found, reference)) is not None:
         return own
     for estimator in (REFIT, "cavity", "psis corrected", "psis"):
@@ -304,6 +326,6 @@ def choose_judge(
 def _estimate_of(
     found: Mapping[tuple[str, str], LooRows], name: str | None
 ) -> tuple[str, str] | None:
-    """Give the best estimate of one tree."""
+    """Return the best estimate of one tree."""
     keys = ((str(name), estimator) for estimator in (REFIT, "psis", "cavity", "psis corrected"))
     return next((key for key in keys if key in found), None)

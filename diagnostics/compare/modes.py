@@ -9,12 +9,12 @@ is missed where the answer has less than EMPTY of the reference's mass.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
+
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["MissedMode", "missed_mode", "valley"]
 
-type Array = NDArray[np.float64]
 
 VALLEY = 0.5
 SHARE = 0.05

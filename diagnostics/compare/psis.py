@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
@@ -24,6 +23,7 @@ from ardvark.diagnostics.reading import (
     sampling_kind,
     weight_variables,
 )
+from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
     "LooRows",
@@ -36,7 +36,6 @@ __all__ = [
     "summed",
 ]
 
-type Array = NDArray[np.float64]
 
 EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
 LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
@@ -68,7 +67,7 @@ class LooRows(NamedTuple):
     """Leave-one-out row by row: log predictive density, and where its k-hat is too high."""
 
     elpd: Array
-    high: NDArray[np.bool_]  # too high, and the row moves when it is left out
+    high: Mask  # too high, and the row moves when it is left out
     khat: Array  # NaN where there is none
     estimator: str  # "psis" | "psis corrected" | "cavity"
 

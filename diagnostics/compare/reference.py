@@ -1,38 +1,61 @@
-"""Whether a reference can be trusted, and for what: convergence, and like with like.
+"""Which results can be references, whether they can be trusted, and for what.
 
-An answer at given hyperparameters θ is judged against a reference at the same θ (the error of the
-approximation) or against one that integrates θ out (the price of fixing it, the approximation's
-own error included). ``relation`` tells which of the two a pair of trees is.
+A reference is a result whose draws are of the posterior itself: a Markov chain, or exact and
+independent draws.
+
+An answer at given hyperparameters θ is compared with a reference at the same θ (the error of the
+approximation) or with one that integrates θ out (the price of fixing it, the approximation's own
+error included). ``relation`` tells which of the two a pair of trees is.
 
 The limits are those of Vehtari et al. (2021) and of ArviZ's ``diagnose``. Independent draws have no
 chains to disagree: for them R-hat and effective sizes would be numbers without a meaning.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from ardvark.diagnostics.finding import Finding
 from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
     arviz,
     constant_columns,
     draws_of,
-    element_labels,
     group_variables,
     has_rows,
     held_values,
     sampling_kind,
     weight_variables,
 )
-from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
+from ardvark.diagnostics.words import count
+from ardvark.errors import InputError
+from ardvark.inference.samplers.convergence import (
+    BFMI_MIN,
+    ESS_PER_CHAIN,
+    RHAT_MAX,
+    moving_elements,
+)
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.tree import FREE
 
-__all__ = ["ReferenceQuality", "reference_quality", "relation", "same_hyperparameters"]
-
-type Array = NDArray[np.float64]
+__all__ = [
+    "APPROXIMATION_ERROR",
+    "OTHER_HYPERPARAMETERS",
+    "OTHER_LIKELIHOOD",
+    "PRICE_OF_FIXING",
+    "REFERENCE",
+    "ReferenceQuality",
+    "choose_reference",
+    "integrates_hyperparameters",
+    "is_reference",
+    "moving_parameters",
+    "reference_quality",
+    "relation",
+    "same_hyperparameters",
+]
 
 REFERENCE = "reference"
 APPROXIMATION_ERROR = "approximation error"
@@ -42,9 +65,32 @@ OTHER_LIKELIHOOD = "different likelihoods"  # one class against the rest is no s
 SAME_VALUE = 1e-6  # relative: hyperparameters passed from one fit to another
 
 
+def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
+    """Name the tree to trust: as asked, else the exact posterior of all, else NUTS, else chains."""
+    if reference is not None:
+        if reference not in trees:
+            raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
+        return reference
+    chains = [n for n, tree in trees.items() if is_reference(tree)]
+
+    def preference(name: str) -> tuple[bool, bool, bool]:
+        attributes = trees[name].attrs
+        integrated = attributes.get("hyper") == "posterior"
+        method = attributes.get("method")
+        return not (method == "exact" and integrated), method != "nuts", not integrated
+
+    return min(chains, key=preference, default=None)
+
+
+def is_reference(tree: xr.DataTree) -> bool:
+    """Whether its draws are of the posterior itself: Markov chains, or exact and independent."""
+    kind = tree["posterior"].attrs.get("sampling_kind")
+    return bool(kind != "iid" or tree.attrs.get("method") == "exact")
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceQuality:
-    """What the draws of a tree say about themselves; NaN or None where a figure has no meaning."""
+    """Diagnostics of the draws of a tree; NaN or None where a figure has no meaning."""
 
     sampling_kind: str  # "mcmc" | "iid"
     max_rhat: float
@@ -56,11 +102,21 @@ class ReferenceQuality:
     divergences: int | None
     min_bfmi: float
     ok: bool
-    sentences: list[str]
+    findings: list[Finding]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The findings, each with its advice."""
+        return [str(found) for found in self.findings]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures and the sentences, for JSON."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name != "findings"}
+        return kept | {"sentences": self.sentences}
 
 
 def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
-    """Judge the draws of a tree: R-hat, effective sizes, divergences and energy.
+    """Check the draws of a tree: R-hat, effective sizes, divergences and energy.
 
     Parameters
     ----------
@@ -68,7 +124,7 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
         A result of ``fit``. Parameters that never move and predictors (one value per row) are
         left out.
     """
-    names, draws = _moving_parameters(tree)
+    names, draws = moving_parameters(tree)
     finite = bool(np.isfinite(draws).all())
     if sampling_kind(tree) == "iid":
         return _independent(finite)
@@ -91,7 +147,6 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
         *_ess_findings(extremes, chains=len(draws)),
         *_sampler_findings(diverging, bfmi),
     ]
-    sentences = findings or [_praise(extremes, diverging)]
     return ReferenceQuality(
         "mcmc",
         *extremes["rhat"],
@@ -100,7 +155,7 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
         divergences=diverging,
         min_bfmi=bfmi,
         ok=not findings,
-        sentences=sentences,
+        findings=findings or [_all_well(extremes, diverging)],
     )
 
 
@@ -116,7 +171,7 @@ def relation(tree: xr.DataTree, reference: xr.DataTree, same: bool) -> str:
 
 
 def same_hyperparameters(tree: xr.DataTree, reference: xr.DataTree) -> bool:
-    """Tell whether θ was integrated out in both or held at the same values, on the same data."""
+    """Whether θ was integrated out in both or held at the same values, on the same data."""
     if _fixes_what_moves_in(reference, tree) or _fixes_what_moves_in(tree, reference):
         return False
     if not _same_likelihood(tree, reference):  # its hyperparameters are not the other's
@@ -137,8 +192,8 @@ def _same_likelihood(tree: xr.DataTree, reference: xr.DataTree) -> bool:
 
 
 def integrates_hyperparameters(tree: xr.DataTree) -> bool:
-    """Tell whether the hyperparameters are part of the posterior."""
-    return bool(tree.attrs.get("hyper", "posterior") == "posterior")
+    """Whether the hyperparameters are part of the posterior."""
+    return bool(tree.attrs.get("hyper", "posterior") in FREE)
 
 
 # ------------------------------------------------------------------------------- like with like
@@ -149,7 +204,7 @@ def _values(tree: xr.DataTree) -> dict[Any, xr.DataArray]:
 
 
 def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:
-    """Tell whether θ was held in ``tree`` and sampled in ``full``.
+    """Whether θ was held in ``tree`` and sampled in ``full``.
 
     A model with no free θ may call its answer "fixed" or "posterior": then nothing moves.
     """
@@ -162,7 +217,7 @@ def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:
 
 
 def _equal(ours: xr.DataArray, theirs: xr.DataArray) -> bool:
-    """Tell equality where both have the label: a reference at fixed θ drops pruned columns."""
+    """Whether values with the same label are equal: a reference at fixed θ drops pruned columns."""
     if set(ours.dims) != set(theirs.dims):
         return False
     try:
@@ -182,25 +237,20 @@ def _equal(ours: xr.DataArray, theirs: xr.DataArray) -> bool:
 _NONE: tuple[float, str | None] = (float("nan"), None)
 
 
-def _moving_parameters(tree: xr.DataTree) -> tuple[list[str], Array]:
-    posterior = tree["posterior"].dataset
-    weights = weight_variables(tree)
-    variables = [
-        str(v) for v in posterior.data_vars if v in weights or not has_rows(tree, posterior[v])
-    ]
-    names = [label for v in variables for label in element_labels(posterior[v], v)]
-    shape = posterior.sizes["chain"], posterior.sizes["draw"], 0
-    draws = np.concatenate([np.empty(shape), *(draws_of(posterior[v]) for v in variables)], axis=2)
-    moving = ~constant_columns(draws)
-    return [n for n, m in zip(names, moving, strict=True) if m], draws[:, :, moving]
+def moving_parameters(tree: xr.DataTree) -> tuple[list[str], Array]:
+    """Return every parameter that moves, (chain, draw, element); predictors are left out."""
+    posterior, weights = tree["posterior"].to_dataset(), weight_variables(tree)
+    variables = [v for v in posterior if v in weights or not has_rows(tree, posterior[v])]
+    return moving_elements(posterior[variables])
 
 
 def _independent(finite: bool) -> ReferenceQuality:
-    sentences = ["Independent draws: there are no chains to converge, so no R-hat."]
+    found = [Finding("good", "Independent draws: there are no chains to converge, so no R-hat.")]
     if not finite:
-        sentences.insert(0, "Some draws are not finite: look at the fit before anything else.")
+        advice = "Look at the fit before anything else."
+        found.insert(0, Finding("bad", "Some draws are not finite.", advice))
     nothing = (*_NONE, *_NONE, *_NONE)
-    return ReferenceQuality("iid", *nothing, None, float("nan"), finite, sentences)
+    return ReferenceQuality("iid", *nothing, None, float("nan"), finite, found)
 
 
 def _extreme(pick: Any, values: Array, names: list[str]) -> tuple[float, str | None]:
@@ -214,48 +264,47 @@ def _smallest_bfmi(statistics: dict[Any, xr.DataArray]) -> float:
     return float(np.min(arviz().bfmi(statistics["energy"].transpose(*SAMPLE_DIMS).to_numpy())))
 
 
-def _finite_enough(usable: bool, finite: bool) -> Iterator[str]:
+def _finite_enough(usable: bool, finite: bool) -> Iterator[Finding]:
     if not finite:
-        yield "Some draws are not finite: look at the model before anything else."
+        advice = "Look at the model before anything else."
+        yield Finding("bad", "Some draws are not finite.", advice)
     elif not usable:
-        yield "There are too few draws or no free parameters: nothing can be judged."
+        yield Finding("bad", "There are too few draws or no free parameters: nothing to check.")
 
 
-def _rhat_finding(rhat: float, at: str | None, *, chains: int, usable: bool) -> Iterator[str]:
+def _rhat_finding(rhat: float, at: str | None, *, chains: int, usable: bool) -> Iterator[Finding]:
     if chains < 2:
-        yield "There is one chain only: R-hat cannot be known. Run four."
+        yield Finding("bad", "There is only one chain: R-hat cannot be computed.", "Run four.")
     elif usable and not rhat <= RHAT_MAX:
-        yield (
-            f"R-hat of {at} is {rhat:.3f} > {RHAT_MAX}: the chains disagree."
-            " Run longer, or sample another form of the model."
-        )
+        text = f"R-hat of {at} is {rhat:.3f} > {RHAT_MAX}: the chains disagree."
+        yield Finding("bad", text, "Run longer, or sample another form of the model.")
 
 
-def _ess_findings(extremes: dict[str, tuple[float, str | None]], *, chains: int) -> Iterator[str]:
+def _ess_findings(
+    extremes: dict[str, tuple[float, str | None]], *, chains: int
+) -> Iterator[Finding]:
     least = ESS_PER_CHAIN * chains
     for part, what in (("bulk", "means"), ("tail", "interval ends")):
         size, at = extremes[part]
         if at is not None and not size >= least:
-            yield (
-                f"The {part} effective sample size of {at} is {size:.0f} < {least}:"
-                f" its {what} are noisy. Draw more."
-            )
+            text = f"The {part} effective sample size of {at} is {size:.0f} < {least}:"
+            yield Finding("bad", f"{text} its {what} are noisy.", "Draw more.")
 
 
-def _sampler_findings(divergences: int | None, bfmi: float) -> Iterator[str]:
+def _sampler_findings(divergences: int | None, bfmi: float) -> Iterator[Finding]:
     if divergences:
-        yield (
-            f"{divergences} divergence{'s' if divergences > 1 else ''}: part of the posterior was"
-            " not reached. Raise target_accept, or sample another form of the model."
-        )
+        text = f"{count(divergences, 'divergence')}: part of the posterior was not reached."
+        yield Finding("bad", text, "Raise target_accept, or sample another form of the model.")
     if bfmi < BFMI_MIN:
-        yield f"E-BFMI is {bfmi:.2f} < {BFMI_MIN}: the energy mixes badly, tails may be missed."
+        text = f"E-BFMI is {bfmi:.2f} < {BFMI_MIN}: the energy mixes badly, tails may be missed."
+        yield Finding("bad", text)
 
 
-def _praise(extremes: dict[str, tuple[float, str | None]], divergences: int | None) -> str:
+def _all_well(extremes: dict[str, tuple[float, str | None]], divergences: int | None) -> Finding:
     rhat, bulk, tail = (extremes[part][0] for part in ("rhat", "bulk", "tail"))
     without = ", no divergences" if divergences == 0 else ""
-    return (
+    return Finding(
+        "good",
         f"The chains agree: R-hat at most {rhat:.3f}, effective sizes at least {bulk:.0f} (bulk)"
-        f" and {tail:.0f} (tail){without}."
+        f" and {tail:.0f} (tail){without}.",
     )

@@ -20,17 +20,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import stats
 
 from ardvark.diagnostics.reading import sampling_kind
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["taddaa"]
-
-type Array = NDArray[np.float64]
 
 
 def taddaa(
@@ -69,7 +67,7 @@ def taddaa(
     shift in sds, ``mean_error`` and ``sd_error``: lower bounds of |change of the mean| and of
     |log sd ratio|, ``memory``.
     """
-    check_model(model)
+    model = check_model(model)
     check_tree(tree)
     from ardvark.inference.bridge.target import target_of
     from ardvark.inference.samplers.short_chains import short_chains
@@ -80,8 +78,8 @@ def taddaa(
         raise InputError(f"level must be between 0 and 1, got {level!r}")
     if sampling_kind(tree) != "iid":
         raise UnsupportedPair(
-            f"taddaa judges approximations by their independent draws; {tree.attrs.get('method')} "
-            "gives a Markov chain, which R-hat judges."
+            f"taddaa checks approximations by their independent draws; {tree.attrs.get('method')} "
+            "gives a Markov chain, which R-hat checks."
         )
     target = target_of(model, tree)
     draws = target.pack(tree["posterior"].dataset)

@@ -78,7 +78,7 @@ def delta_curves(curves: Mapping[str, tuple[Any, Any, int]], title: str, label: 
     return figure
 
 
-def forecasts(pairs: Mapping[str, tuple[Any, Any]], judge: str, order: Sequence[str]) -> Figure:
+def forecasts(pairs: Mapping[str, tuple[Any, Any]], reference: str, order: Sequence[str]) -> Figure:
     """What each method predicts against what the reference predicts, row by row."""
     with rc_context(STYLE):
         figure, grid = _panels(len(pairs))
@@ -89,7 +89,7 @@ def forecasts(pairs: Mapping[str, tuple[Any, Any]], judge: str, order: Sequence[
             few = np.linspace(0, len(x) - 1, min(len(x), MOST_MARKS)).astype(int)
             look = {"color": _colour(i), "markersize": 3, "linestyle": ""}
             axes.plot(x[few], y[few], marker=MARKERS[i % len(MARKERS)], **look)
-            axes.set_xlabel(judge)
+            axes.set_xlabel(reference)
             axes.set_title(name, loc="left")
             axes.grid()
             axes.set_axisbelow(True)

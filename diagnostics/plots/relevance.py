@@ -22,7 +22,7 @@ DEEPEST = 0.45  # opacity of rank 1: its number must still be read
 def plot_relevance(
     trees: Mapping[str, xr.DataTree], most: int = 25, *, of: str | None = None
 ) -> Any:
-    """Draw what several fits say of each input, the most relevant on top.
+    """Draw the relevance of each input in several fits, the most relevant on top.
 
     Parameters
     ----------

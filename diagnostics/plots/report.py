@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["as_svg", "closeness", "forest", "traces"]
+from ardvark.diagnostics.plots.hyperparameters import draw_hyperparameters, shared_marginals
+from ardvark.inference.sites.arrays import Array
 
-type Array = npt.NDArray[np.float64]
+__all__ = ["as_svg", "closeness", "forest", "hyperparameters", "traces"]
 
+MOST_SCALARS = 6  # hyperparameters in a figure
 INK, GRID, BAND = "#010203", "#010204", "#010205"
 METHOD_COLOURS = ("#010210", "#010211", "#010212", "#010213", "#010214", "#010215")
 # The second sign beside the colour: a reader who sees no colours reads the markers.
@@ -75,6 +76,23 @@ def as_svg(figure: Figure, name: str, label: str) -> str:
         body = body.replace(marker, variable)
     aria = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return f'<svg role="img" aria-label="{aria}" viewBox="{box[1]}">{body}'
+
+
+def hyperparameters(trees: Mapping[str, Any], methods: Sequence[str]) -> Figure:
+    """p(θ | t) by each method, the first six numbers; `methods` give the page's colours."""
+    found = shared_marginals(trees)
+    labels = list(next(iter(found.values())))[:MOST_SCALARS]
+    places = [list(methods).index(name) if name in methods else 0 for name in found]
+    with rc_context(STYLE):
+        columns = min(3, len(labels))
+        rows = -(-len(labels) // columns)
+        figure = Figure(figsize=(9.0, 0.6 + 2.3 * rows))
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel in panels[len(labels) :]:
+            panel.set_visible(False)
+        draw_hyperparameters(list(panels), labels, found, lambda i: _look(places[i]))
+        figure.tight_layout()
+    return figure
 
 
 def forest(summaries: Mapping[str, pd.DataFrame], weights: Sequence[str]) -> Figure:

@@ -1,4 +1,4 @@
-"""The inputs of several fits side by side: whatever a model calls relevance, aligned by name.
+"""The inputs of several fits side by side: relevance as each model defines it, aligned by name.
 
 | model | its own account of an input | column |
 |---|---|---|
@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
@@ -44,7 +43,8 @@ from ardvark.diagnostics.relevance.relevance import (
 from ardvark.diagnostics.relevance.subsets import inclusion
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_trees
-from ardvark.inference.graph.fingerprint import require_same_data
+from ardvark.inference.pymc_models.fingerprint import require_same_data
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = [
@@ -58,7 +58,6 @@ __all__ = [
     "relevance_table",
 ]
 
-type Array = NDArray[np.float64]
 
 BATCHES = 20  # of all chains together
 LEAST = 10  # draws in a batch
@@ -75,14 +74,14 @@ def compare_relevance(
     resamples: int = 200,
     random_seed: Seed = 0,
 ) -> pd.DataFrame:
-    """Put what several fits say of each input into one table.
+    """Put the relevance of each input in several fits into one table.
 
     Parameters
     ----------
     trees
         Results of ``fit`` by name, of one model or of several.
     of : "features", "samples" or "weights", optional
-        As in ``relevance``. By default the inputs; fits that have no word on inputs (an RVM with
+        As in ``relevance``. By default the inputs; fits without a relevance of inputs (an RVM with
         one width) are left out and named in ``attrs["left_out"]``, unless none has: then the
         weights.
     resamples, random_seed
@@ -101,7 +100,7 @@ def compare_relevance(
     return relevance_table(found, rng, positive_integer(resamples, "resamples"))
 
 
-type Fit = tuple[pd.DataFrame, Array]  # what `relevance` says of all draws, and of each batch
+type Fit = tuple[pd.DataFrame, Array]  # `relevance` of all draws, and of each batch
 
 
 class Relevances(NamedTuple):
@@ -150,7 +149,7 @@ def check_fits(trees: Any) -> None:
 
 
 def input_names(tree: xr.DataTree) -> list[str]:
-    """Names of the inputs that a tree knows of, [] if it does not tell."""
+    """Names of the inputs that a tree knows of, [] if it has none."""
     for group in ("constant_data", "posterior"):
         if group in tree.children and "feature" in tree[group].coords:
             return [str(name) for name in tree[group].coords["feature"].to_numpy()]

@@ -36,7 +36,7 @@ TWO_SDS = 2 / np.sqrt(5)  # |mean| / sqrt(mean² + sd²) at |mean| = 2 sd
 
 
 def selected(tree: xr.DataTree, rule: Rule = None) -> pd.Series[bool]:
-    """Tell which inputs a fit selects.
+    """Which inputs a fit selects.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def discoveries(trees: Mapping[str, xr.DataTree], truth: Any, *, rule: Rule = No
     ``auc`` and ``first_right``, how many of the first |R| ranks are relevant as a share.
     """
     check_fits(trees)
-    rows = {name: _judged(tree, truth, rule) for name, tree in trees.items()}
+    rows = {name: _against_truth(tree, truth, rule) for name, tree in trees.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index="name")
 
 
-def _judged(tree: xr.DataTree, truth: Any, rule: Rule) -> dict[str, Any]:
+def _against_truth(tree: xr.DataTree, truth: Any, rule: Rule) -> dict[str, Any]:
     from scipy.stats import rankdata
 
     table = relevance(tree)

@@ -1,4 +1,4 @@
-"""Inputs that say the same: groups of correlated columns, and the relevance of a group as one.
+"""Groups of correlated columns, and the relevance of a group as one.
 
 Of two columns that are nearly equal a model needs one. Each then has a probability of about a half
 of being included, or a wide weight, and looks like nothing; the group has it all.
@@ -21,17 +21,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.reading import draws_of, element_labels, weight_variables
 from ardvark.diagnostics.relevance.subsets import indicators, mean_and_error
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.models.inputs import as_inputs
 
-__all__ = ["correlated_groups", "group_relevance", "groupable", "variance_inflation"]
+__all__ = ["correlated_groups", "group_relevance", "groupable"]
 
-type Array = NDArray[np.float64]
 
 LIMIT = 0.7  # |corr|: half of the variance in common
 GROUP_COLUMNS = ["features", "size", "least_correlation", "largest_inflation"]
@@ -73,13 +72,6 @@ def correlated_groups(X: Any, limit: float = LIMIT) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
-def variance_inflation(X: Any) -> pd.Series[float]:
-    """Variance inflation of each column given all others; inf = a sum of them."""
-    inputs = as_inputs(X.X if hasattr(X, "feature_names") and hasattr(X, "X") else X)
-    factors = _inflation(_correlation(np.asarray(inputs)))
-    return pd.Series(factors, index=pd.Index(inputs.feature_names, name="input"), name="inflation")
-
-
 def _correlation(X: Array) -> Array:
     """Correlations; a constant column has none with any other."""
     centred = X - X.mean(axis=0)
@@ -112,11 +104,11 @@ def _inflation(correlation: Array) -> Array:
     return np.where(touched, np.inf, inverse)
 
 
-# ------------------------------------------------------------------------- what a fit says of them
+# ------------------------------------------------------------------------- their relevance in a fit
 
 
 def group_relevance(tree: xr.DataTree, groups: Any = None, limit: float = LIMIT) -> pd.DataFrame:
-    """Say how relevant groups of inputs are, each taken as one.
+    """Relevance of groups of inputs, each taken as one.
 
     Parameters
     ----------
@@ -151,7 +143,7 @@ def group_relevance(tree: xr.DataTree, groups: Any = None, limit: float = LIMIT)
 
 
 def groupable(tree: xr.DataTree) -> list[str]:
-    """Names of the inputs of which a fit can say something in groups; [] of kappas and scales."""
+    """Names of the inputs that can be grouped; [] for kappas and scales."""
     if "included" in tree["posterior"].data_vars:
         return indicators(tree)[0]
     weights = _input_weights(tree)
@@ -178,7 +170,7 @@ def _columns(features: tuple[str, ...], names: list[str]) -> list[int]:
     return [names.index(name) for name in features]
 
 
-def _group_inclusion(tree: xr.DataTree, drawn: NDArray[np.bool_]) -> dict[str, float]:
+def _group_inclusion(tree: xr.DataTree, drawn: Mask) -> dict[str, float]:
     any_of = drawn.any(axis=2, keepdims=True)
     probability, mcse, _ = mean_and_error(any_of.astype(float), tree)
     number = drawn.sum(axis=2)[any_of[..., 0]]

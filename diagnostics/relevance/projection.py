@@ -1,8 +1,8 @@
-"""A second opinion on the inputs, by prediction: how few of them say what the whole fit says.
+"""Selection of inputs by prediction: how few of them predict as well as the whole fit.
 
 The predictor of a fit (the reference) is projected onto submodels with fewer columns, along a path
 that grows by the column that brings it nearest (`inference/selection/projection.py`;
-Piironen, Paasiniemi & Vehtari 2020). Each size is judged by
+Piironen, Paasiniemi & Vehtari 2020). Each size is assessed by
 
 - its divergence from the reference, and the share of it that the columns have explained,
   1 - KL_k / KL_0, KL_0 being that of no column but the constant;
@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.compare.verdict import KHAT_LIMITS
 from ardvark.diagnostics.reading import arviz
@@ -36,13 +35,13 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.selection.projection import Binary, Gaussian, Projected, forward_path
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites
 from ardvark.models.card import card_of
 from ardvark.models.checks import positive_integer
 
 __all__ = ["Projection", "project"]
 
-type Array = NDArray[np.float64]
 
 LINKS: dict[str, Any] = {"probit": ProbitSites, "logit": LogitSites}
 MOST = 20  # columns of a path, unless asked otherwise
@@ -64,7 +63,7 @@ class Projection:
         return tuple(self.path["added"].iloc[1 : last + 1])
 
     def sentence(self) -> str:
-        """Say it in plain words."""
+        """The result as a sentence."""
         if self.suggested is None:
             return f"No submodel of up to {self.path.index[-1]} columns predicts as the reference."
         row = self.path.loc[self.suggested]
@@ -97,7 +96,7 @@ def project(
         A result of ``fit``: the reference. One that integrates all out (NUTS) is best.
     model : pm.Model
         The model that was fitted: linear in its weights, with Gaussian noise or a probit or logit
-        link; from the zoo or your own.
+        link; of this package or your own.
     most
         Columns at most (all, but not more than 20).
     draws
@@ -110,7 +109,7 @@ def project(
         over draws), ``explained`` share of it, ``elpd`` by leave-one-out, ``difference`` from the
         reference with its ``difference_se``; ``suggested`` size, ``columns``, ``sentence()``.
     """
-    check_model(model)
+    model = check_model(model)
     check_tree(tree)
     reference, design, names, t = _reference(tree, model, positive_integer(draws, "draws"))
     always = np.array(["[" not in name for name in names])
@@ -143,7 +142,7 @@ def project(
 
 
 def _label(name: str) -> str:
-    """Give x0 for w[x0]."""
+    """Return x0 for w[x0]."""
     return name.partition("[")[2].removesuffix("]") or name
 
 
@@ -218,7 +217,7 @@ def _of_sites(
     latent = read_model(
         model,
         weights=tuple(asked) if isinstance(asked, list) else asked,
-        predictor=settings.get("predictor", "eta"),
+        predictor=settings.get("predictor"),
     )
     if latent.eta_depends:
         raise UnsupportedPair(

@@ -20,14 +20,13 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.relevance.compare import Fit, Relevances, moved, read_relevances
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["agreement_table", "rank_agreement"]
 
-type Array = NDArray[np.float64]
 
 TINY = 1e-9  # relevance: less is none
 
@@ -40,7 +39,7 @@ def rank_agreement(
     resamples: int = 200,
     random_seed: Seed = 0,
 ) -> pd.DataFrame:
-    """Tell how far the rankings of each pair of fits agree.
+    """How far the rankings of each pair of fits agree.
 
     Parameters
     ----------

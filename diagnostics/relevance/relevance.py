@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
@@ -35,6 +34,7 @@ from ardvark.diagnostics.reading import (
 )
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.sites.arrays import Array
 
 __all__ = [
     "feature_variables",
@@ -42,7 +42,6 @@ __all__ = [
     "relevance_of_weights",
 ]
 
-type Array = NDArray[np.float64]
 
 INPUT_SCALE = "input_scale"  # what kernels with a scale per input call it
 ARD = "kappa_a"  # what the covariance of a process calls its own

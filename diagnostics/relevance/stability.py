@@ -18,8 +18,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from importlib import import_module
+from itertools import count as iterate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 from ardvark.diagnostics.relevance.discovery import Rule, selected
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.errors import AccuracyWarning, ConvergenceWarning, InputError, InputWarning
-from ardvark.inference.progress import progress
+from ardvark.inference.running.executor import check_executor, run_tasks
+from ardvark.inference.running.progress import progress
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_seed, one_of, positive_integer
 
@@ -87,7 +90,7 @@ class Stability:
         return self.chosen.sum(axis=1)
 
     def sentence(self) -> str:
-        """Say it in plain words."""
+        """The result as a sentence."""
         value, _, lower, upper = self.index
         if np.isnan(value):
             return "Every resample selects all inputs, or none: there is nothing to be stable."
@@ -116,6 +119,7 @@ def stability(
     draws: int = 250,
     random_seed: Seed = 0,
     progressbar: bool = True,
+    executor: Any = None,
 ) -> Stability:
     """Fit a model to resampled rows and tell which inputs are selected how often.
 
@@ -135,9 +139,12 @@ def stability(
         As in ``selected``: what a fit selects.
     draws
         Draws per fit, in all chains together.
+    executor
+        Who fits: 2 for two processes, a Dask Client or its address for a cluster.
 
     Fits that do not converge are counted in ``failed`` and kept.
     """
+    check_executor(executor)
     X, t, splits = _the_data(data)
     build = _the_builder(builder)
     one_of(scheme, SCHEMES, "scheme")
@@ -146,15 +153,19 @@ def stability(
     parts = list(_rows(scheme, t, splits, count, rng))
     if len(parts) < 2:
         raise InputError(f"stability needs two resamples or more, {scheme!r} gives {len(parts)}.")
-    chosen, ranks, failed = [], [], 0
+    finished = iterate(1)
     with progress("stability", progressbar) as tick:
-        for i, tree in enumerate(_fits(build, X, t, parts, method, number)):
-            tick(f"resample {i + 1} of {len(parts)}")
-            chosen.append(selected(tree, rule))
-            ranks.append(relevance(tree)["rank"])
-            failed += not tree.attrs.get("converged", True)
-    table = pd.DataFrame(chosen).reset_index(drop=True).rename_axis(index="resample")
-    rank = pd.DataFrame(ranks)
+
+        def told(place: int, found: _Selected) -> None:
+            so_far = next(finished)
+            tick(f"resample {so_far} of {len(parts)}", so_far / len(parts))
+
+        work = _Work(build, X, t, method, rule, number)
+        fits = run_tasks(work, parts, executor, done=told)
+    chosen = pd.DataFrame([one.chosen for one in fits])
+    table = chosen.reset_index(drop=True).rename_axis(index="resample")
+    rank = pd.DataFrame([one.rank for one in fits])
+    failed = sum(not one.converged for one in fits)
     share = table.mean()
     columns = {
         "frequency": share,
@@ -212,28 +223,55 @@ def _rows(
     raise InputError(f"t: {REDRAWS * count} resamples, and most lack a class: it is too rare.")
 
 
-def _fits(
-    build: Callable[..., Any], X: Any, t: Any, parts: Any, method: Any, draws: int
-) -> Iterator[Any]:
-    """One tree for each resample; on one compiled graph where nothing else is made of the data."""
-    from ardvark.inference.fit import fit
+class _Selected(NamedTuple):
+    """What is kept of a fit."""
 
-    settings: dict[str, Any] = {"chains": 2, "random_seed": 1, "progressbar": False}
-    settings["draws"] = max(4, draws // 2)
-    first = build(X, t)
-    with warnings.catch_warnings():
-        for told_once in (InputWarning, AccuracyWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", told_once)
-        if _same_graph(first, X):
-            codes = first["t_observed"].get_value()
-            values = ({"X": np.asarray(X)[rows], "t_observed": codes[rows]} for rows in parts)
-            yield from (fit(first, method, data=[value], **settings)[0] for value in values)
-        else:
-            yield from (fit(build(X[rows], t[rows]), method, **settings) for rows in parts)
+    chosen: pd.Series[bool]
+    rank: pd.Series[int]
+    converged: bool
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One fit to some rows; on one compiled graph where nothing else is made of the data."""
+
+    build: Callable[..., Any]
+    X: Any
+    t: Any
+    method: Any
+    rule: Rule
+    draws: int
+
+    @cached_property
+    def whole(self) -> Any:
+        return self.build(self.X, self.t)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "whole"}
+
+    def __call__(self, rows: NDArray[np.int64]) -> _Selected:
+        with warnings.catch_warnings():
+            for told_once in (InputWarning, AccuracyWarning, ConvergenceWarning):
+                warnings.simplefilter("ignore", told_once)
+            tree = self.fitted(rows)
+        converged = bool(tree.attrs.get("converged", True))
+        return _Selected(selected(tree, self.rule), relevance(tree)["rank"], converged)
+
+    def fitted(self, rows: NDArray[np.int64]) -> Any:
+        """The tree of these rows."""
+        from ardvark.inference.fit import fit
+
+        settings: dict[str, Any] = {"chains": 2, "random_seed": 1, "progressbar": False}
+        settings["draws"] = max(4, self.draws // 2)
+        if not _same_graph(self.whole, self.X):
+            return fit(self.build(self.X[rows], self.t[rows]), self.method, **settings)
+        codes = self.whole["t_observed"].get_value()
+        values = {"X": np.asarray(self.X)[rows], "t_observed": codes[rows]}
+        return fit(self.whole, self.method, data=[values], **settings)[0]
 
 
 def _same_graph(model: Any, X: Any) -> bool:
-    """Tell whether other rows are other data of the same graph, as in a model linear in X."""
+    """Whether other rows are other data of the same graph, as in a model linear in X."""
     card = card_of(model)
     if card is None or not card.builder.startswith("ard_"):
         return False

@@ -44,7 +44,7 @@ class SubsetDiagnostics:
     by_chain: pd.DataFrame  # index: chain; number of distinct subsets, jumps made
     distinct: int  # subsets visited by all chains together
     disagreement: pd.DataFrame  # index: feature; least, largest inclusion of a chain; in errors
-    problems: tuple[str, ...]  # empty: nothing speaks against the chains
+    problems: tuple[str, ...]  # empty: no problem was found
 
 
 def subset_diagnostics(tree: xr.DataTree) -> SubsetDiagnostics:

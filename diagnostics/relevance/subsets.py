@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ardvark.diagnostics.reading import draws_of, element_labels, sampling_kind
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.sites.arrays import Array, Mask
+from ardvark.inference.tally import tally
 from ardvark.models.checks import positive_integer
 
 __all__ = [
@@ -39,17 +40,14 @@ __all__ = [
     "subsets",
 ]
 
-type Array = NDArray[np.float64]
-
 
 def subsets(tree: xr.DataTree) -> pd.DataFrame:
     """List the visited subsets of features, the most probable first.
 
     Returns
     -------
-    DataFrame with the columns ``features`` (tuple of names), ``probability`` and ``mcse``: as the
-    sampler gave it; else the standard error over chains, binomial for independent draws, NaN for a
-    single Markov chain.
+    DataFrame with the columns ``features`` (tuple of names), ``probability`` and ``mcse``,
+    its Monte Carlo error: as the sampler gave it; else from the stored draws.
     """
     check_tree(tree, group=None)
     if "subsets" in tree.children:
@@ -61,7 +59,7 @@ def subsets(tree: xr.DataTree) -> pd.DataFrame:
         names = element_labels(included.isel(subset=0, drop=True))
     else:
         names, drawn = indicators(tree)
-        patterns, probability, mcse = _visited(drawn, sampling_kind(tree))
+        patterns, probability, mcse = tally(drawn, independent=sampling_kind(tree) == "iid")
     order = np.argsort(-probability, kind="stable")
     features = [_names(names, patterns[i]) for i in order]
     table = {"features": features, "probability": probability[order], "mcse": mcse[order]}
@@ -77,7 +75,7 @@ def inclusion(tree: xr.DataTree) -> pd.DataFrame:
 
     - ``counted`` and ``mcse``: the share of the draws that have it;
     - ``rao_blackwell`` and ``mcse_rao_blackwell``: the mean of its probability given the other
-      inputs, over all sweeps, with less noise; NaN where the sampler cannot tell;
+      inputs, over all sweeps, with less noise; NaN where the sampler has no such estimate;
     - ``ess``: effective number of draws of the indicator (NaN if it never changed).
 
     After an enumeration ``counted`` is the exact probability and its error is 0.
@@ -210,7 +208,7 @@ def credible_sets(tree: xr.DataTree, level: float = 0.9) -> pd.DataFrame:
 # ------------------------------------------------------------------------------ draws and errors
 
 
-def indicators(tree: xr.DataTree) -> tuple[list[str], NDArray[np.bool_]]:
+def indicators(tree: xr.DataTree) -> tuple[list[str], Mask]:
     """Names of the inputs and their indicators (chain, draw, feature)."""
     check_tree(tree, group=None)
     if "posterior" not in tree.children or "included" not in tree["posterior"].data_vars:
@@ -248,19 +246,3 @@ def mean_and_error(draws: Array, tree: xr.DataTree) -> tuple[Array, Array, Array
 
 def _names(names: list[str], pattern: Any) -> tuple[str, ...]:
     return tuple(name for name, on in zip(names, pattern, strict=True) if on)
-
-
-def _visited(included: NDArray[np.bool_], kind: str) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Distinct subsets of (chain, draw, feature) indicators, their frequencies and errors."""
-    chains, draws, features = included.shape
-    patterns, which = np.unique(included.reshape(-1, features), axis=0, return_inverse=True)
-    which = which.reshape(chains, draws)
-    frequency = np.array([np.bincount(w, minlength=len(patterns)) / draws for w in which])
-    probability = frequency.mean(axis=0)
-    if kind == "iid":
-        mcse = np.sqrt(probability * (1 - probability) / (chains * draws))
-    elif chains > 1:
-        mcse = frequency.std(axis=0, ddof=1) / np.sqrt(chains)
-    else:
-        mcse = np.full(len(patterns), np.nan)
-    return patterns, probability, mcse

@@ -1,53 +1,33 @@
-"""The trees of a report and all that is computed from them once, weight by weight and pair by pair.
+"""The trees of a report and all that is computed from them once, weight by weight."""
 
-A judge is a tree that others may be held against. `like` and `price` say which judge a tree has:
-one at the same hyperparameters (the error of the approximation), one that integrates them out.
-"""
-
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.calibration.scores import row_scores
-from ardvark.diagnostics.compare.agreement import agreement, all_figures
-from ardvark.diagnostics.compare.judges import choose_reference, may_judge
+from ardvark.diagnostics.compare.agreement import agreement
 from ardvark.diagnostics.compare.loo import loo_by_row, refit_rows, summary_of
 from ardvark.diagnostics.compare.psis import LooRows
-from ardvark.diagnostics.compare.reference import (
-    APPROXIMATION_ERROR,
-    PRICE_OF_FIXING,
-    reference_quality,
-)
+from ardvark.diagnostics.compare.reference import moving_parameters
+from ardvark.diagnostics.compare.relations import Relations
 from ardvark.diagnostics.reading import (
     arviz,
-    constant_columns,
     draws_of,
     element_labels,
     fingerprint,
-    has_rows,
     weight_variables,
 )
 from ardvark.diagnostics.relevance.compare import Relevances, read_relevances
 from ardvark.diagnostics.report.describe import describe_tree
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.tree import FREE
 
-__all__ = [
-    "Case",
-    "choose_reference",
-    "may_judge",
-    "moving_parameters",
-    "share_weights",
-    "worst_parameters",
-]
-
-type Array = npt.NDArray[np.float64]
+__all__ = ["Case", "worst_parameters"]
 
 INTERVAL = (0.055, 0.945)  # the 89 % that ArviZ shows
 CHEAP = ("laplace", "ep")  # methods that are fitted again without each row ...
@@ -55,11 +35,9 @@ REFIT_ROWS = 40  # ... of so few
 
 
 @dataclass(frozen=True)
-class Case:
-    """The trees and all that is computed from them once."""
+class Case(Relations):
+    """The trees, their relations to the references, and what else a report shows of them."""
 
-    trees: Mapping[str, xr.DataTree]
-    reference: str | None
     model: Any = None
     data: Any = None
     command: str | None = None
@@ -72,75 +50,19 @@ class Case:
         return {name: describe_tree(tree) for name, tree in self.trees.items()}
 
     @cached_property
-    def judges(self) -> list[str]:
-        """Trees that others may be held against: the reference, exact draws, Markov chains."""
-        order = ("exact", "nuts")  # then the rest; among equals as given
-        chains = [n for n, tree in self.trees.items() if may_judge(tree)]
-        chains.sort(
-            key=lambda n: (
-                n != self.reference,
-                (*order, self.facts[n]["method"]).index(self.facts[n]["method"]),
-            )
-        )
-        return list(dict.fromkeys([*([self.reference] if self.reference else []), *chains]))
-
-    @cached_property
-    def quality(self) -> dict[str, Any]:
-        """What the draws of each tree say about themselves."""
-        return {name: reference_quality(tree) for name, tree in self.trees.items()}
+    def left_out(self) -> Mapping[str, LooRows | None]:
+        """Leave-one-out of every tree by the estimator that is valid for it."""
+        way = {True: "cavity", False: "psis"}
+        return {
+            name: self.loo_by_row.get((name, way[tree.attrs.get("loo") == "cavity"]))
+            for name, tree in self.trees.items()
+        }
 
     @cached_property
     def worst(self) -> dict[str, pd.DataFrame]:
-        """The parameters that mix worst, for every judge that is a Markov chain."""
-        chains = [n for n in self.judges if self.quality[n].sampling_kind == "mcmc"]
+        """The parameters that mix worst, for every reference that is a Markov chain."""
+        chains = [n for n in self.references if self.quality[n].sampling_kind == "mcmc"]
         return {name: worst_parameters(self.trees[name]) for name in chains}
-
-    @cached_property
-    def rows(self) -> dict[tuple[str, str], "pd.Series[Any]"]:
-        """A row of `compare` for each (name, judge)."""
-        judges = self.judges or [next(iter(self.trees))]  # a lone approximation has its own figures
-        way = {
-            n: "cavity" if t.attrs.get("loo") == "cavity" else "psis" for n, t in self.trees.items()
-        }
-        left_out = {name: self.loo_by_row.get((name, way[name])) for name in self.trees}
-        frame = all_figures(self.trees, judges, left_out)
-        return {(str(a), str(b)): frame.loc[(a, b)] for a, b in frame.index}
-
-    def own(self, name: str) -> "pd.Series[Any]":
-        """Figures of a tree that need no other."""
-        return next(row for (first, _), row in self.rows.items() if first == name)
-
-    @cached_property
-    def like(self) -> dict[str, str]:
-        """Name → the judge at the same hyperparameters, of those before it in line."""
-        found = {}
-        for name in self.trees:
-            end = self.judges.index(name) if name in self.judges else len(self.judges)
-            for judge in self.judges[:end]:
-                if self.rows[name, judge]["compares"] == APPROXIMATION_ERROR:
-                    found[name] = judge
-                    break
-        return found
-
-    @cached_property
-    def price(self) -> dict[str, str]:
-        """Name → the judge that integrates out what this tree holds fixed."""
-        return {
-            name: judge
-            for judge in reversed(self.judges)
-            for name in self.trees
-            if self.rows[name, judge]["compares"] == PRICE_OF_FIXING
-        }
-
-    @property
-    def untrusted(self) -> list[str]:
-        """Judges that were used and fail their own checks."""
-        used = {self.reference, *self.like.values(), *self.price.values()}
-        return [name for name in self.judges if name in used and not self.sound(name)]
-
-    def sound(self, name: str) -> bool:
-        """Whether a tree converged and its draws are in order."""
-        return bool(self.facts[name]["converged"] and self.quality[name].ok)
 
     @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
@@ -150,18 +72,18 @@ class Case:
 
     @cached_property
     def relevances(self) -> Relevances:
-        """What every method says of each input."""
+        """The relevance of each input by method."""
         return read_relevances({name: self.trees[name] for name in self.told})
 
     @property
     def told(self) -> list[str]:
-        """Methods that say something of their own: the judge of one method only repeats it."""
-        repeated = {judge for judge in self.like.values() if judge != self.reference}
+        """Methods with a relevance of their own: the reference of one method only repeats it."""
+        repeated = {name for name in self.like.values() if name != self.reference}
         return [name for name in self.trees if name not in repeated]
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], pd.DataFrame]:
-        """Weight by weight, every (name, judge) that is reported, with `sd_ratio`, worst first."""
+        """Figures by weight of every (name, reference) that is reported, the worst weight first."""
         pairs = [*self.like.items(), *self.price.items()]
         return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
 
@@ -176,7 +98,7 @@ class Case:
         found = dict(self.loo_by_row)
         for name, tree in self.trees.items() if self.model is not None else ():
             rows = next((len(loo.elpd) for key, loo in found.items() if key[0] == name), 0)
-            cheap = self.facts[name]["method"] in CHEAP and self.facts[name]["hyper"] != "posterior"
+            cheap = self.facts[name]["method"] in CHEAP and self.facts[name]["hyper"] not in FREE
             if cheap and 0 < rows <= REFIT_ROWS:
                 try:
                     found[name, "refit"] = refit_rows(self.model, tree)
@@ -219,41 +141,16 @@ class Case:
 
     @property
     def captions(self) -> list[str]:
-        """What must be said wherever a posterior is shown."""
+        """Text that accompanies a posterior wherever it is shown."""
         return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
-
-
-def share_weights(trees: Mapping[str, xr.DataTree]) -> dict[str, xr.DataTree]:
-    """Tell trees that do not say which variables are their weights what the others say."""
-    known = next((names for tree in trees.values() if (names := weight_variables(tree))), ())
-    shared = dict(trees)
-    for name, tree in trees.items():
-        if not weight_variables(tree) and set(known) <= set(tree["posterior"].data_vars):
-            shared[name] = tree.copy()
-            shared[name].attrs = {**tree.attrs, "weights": json.dumps(known)}
-    return shared
-
-
-def moving_parameters(tree: xr.DataTree) -> dict[str, Array]:
-    """Give every parameter that moves as a (chain, draw) array; predictors are left out."""
-    posterior, weights = tree["posterior"].dataset, weight_variables(tree)
-    found: dict[str, Array] = {}
-    for variable in map(str, posterior.data_vars):
-        if variable in weights or not has_rows(tree, posterior[variable]):
-            draws = draws_of(posterior[variable])
-            still = constant_columns(draws)
-            labels = element_labels(posterior[variable], variable)
-            found |= {label: draws[:, :, i] for i, label in enumerate(labels) if not still[i]}
-    return found
 
 
 def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
     """R-hat and effective sizes of the parameters that mix worst."""
-    parameters = moving_parameters(tree)
-    index = pd.Index(list(parameters), name="parameter")
-    if not parameters:
+    names, draws = moving_parameters(tree)
+    index, axes = pd.Index(names, name="parameter"), {"chain_axis": 0, "draw_axis": 1}
+    if not names:
         return pd.DataFrame(columns=["rhat", "bulk_ess", "tail_ess"], index=index)
-    draws, axes = np.stack(list(parameters.values()), axis=2), {"chain_axis": 0, "draw_axis": 1}
     columns = {
         "rhat": arviz().rhat(draws, **axes),
         "bulk_ess": arviz().ess(draws, method="bulk", **axes),
@@ -276,9 +173,9 @@ def _summary(tree: xr.DataTree) -> pd.DataFrame:
     return pd.concat(frames) if frames else pd.DataFrame(columns=["mean", "lower", "upper"])
 
 
-def _worst_first(tree: xr.DataTree, judge: xr.DataTree) -> pd.DataFrame:
+def _worst_first(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Sort weights by their error against what is tolerable: a tenth of an sd, 10 % of an sd."""
-    frame = agreement(tree, judge).query("role == 'weight'")
+    frame = agreement(tree, reference).query("role == 'weight'")
     error = frame[["mean_error", "log_sd_ratio"]].abs().max(axis=1).to_numpy()
     order = np.argsort(-error, kind="stable")
     return frame.assign(sd_ratio=np.exp(frame["log_sd_ratio"].to_numpy())).iloc[order]

@@ -1,4 +1,4 @@
-"""Plain facts about data, a model and a result tree: what the report says before it judges.
+"""Plain facts about data, a model and a result tree: what the report shows before its checks.
 
 Everything here returns JSON-ready dictionaries; the page and `report.json` show the same numbers.
 
@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from ardvark.diagnostics.reading import fingerprint
+from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
     "describe_data",
@@ -23,7 +23,6 @@ __all__ = [
     "separation",
 ]
 
-type Array = npt.NDArray[np.float64]
 
 SEPARATION_LIMIT = 200_000  # n·d beyond which the linear program takes minutes instead of seconds
 # PyMC prints the scale of these; users, and our builders, write the rate.
@@ -64,8 +63,8 @@ def describe_data(X: Any, t: Any, task: str, feature_names: Any) -> dict[str, An
     return facts
 
 
-def separation(X: Array, positive: npt.NDArray[np.bool_]) -> str:
-    """Tell how a hyperplane parts two classes: none, quasi-complete, complete, or not checked."""
+def separation(X: Array, positive: Mask) -> str:
+    """How a hyperplane separates two classes: none, quasi-complete, complete, or not checked."""
     from scipy.optimize import linprog
 
     rows, columns = X.shape
@@ -166,7 +165,7 @@ def _distribution(variable: Any) -> str:
 
 
 def _constants(variable: Any) -> list[float | None]:
-    """Give the parameters of a random variable; None where one is no constant or not one number."""
+    """Parameters of a random variable; None where one is no constant or not one number."""
     from pymc.pytensorf import constant_fold
 
     found: list[float | None] = []

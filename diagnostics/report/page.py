@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.verdict import (
     MEAN_ERROR_LIMITS,
     SD_RATIO_GOOD,
@@ -15,7 +16,7 @@ from ardvark.diagnostics.compare.verdict import (
 )
 from ardvark.diagnostics.plots import report as figures
 from ardvark.diagnostics.reading import installed
-from ardvark.diagnostics.report.case import Case, moving_parameters
+from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.parts.calibration import calibration_figures
 from ardvark.diagnostics.report.parts.closeness import densities_figure
 from ardvark.diagnostics.report.parts.convergence import convergence_figures
@@ -27,7 +28,10 @@ from ardvark.diagnostics.words import duration, listed, mean_and_sd, number, vis
 from ardvark.errors import InputError
 from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 
-__all__ = ["Part", "check_target", "render", "write"]
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["Part", "check_target", "environment", "ranked_weights", "render", "write"]
 
 type Part = dict[str, Any]
 
@@ -49,11 +53,11 @@ TITLES = {
 }
 
 
-def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], numbers: str) -> str:
-    """Fill the templates; a figure or a section that fails becomes a visible note."""
+def environment() -> "Environment":
+    """Templates of this folder, in which every value is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    templates = Environment(
         loader=PackageLoader("ardvark.diagnostics.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -61,7 +65,13 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
         lstrip_blocks=True,
     )
     filters: list[Any] = [mean_level, sd_level, khat_level, number, duration, listed, mean_and_sd]
-    environment.filters |= {function.__name__: function for function in filters}
+    templates.filters |= {function.__name__: function for function in filters}
+    return templates
+
+
+def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], numbers: str) -> str:
+    """Fill the templates; a figure or a section that fails becomes a visible note."""
+    templates = environment()
     drawings = _drawings(case)
 
     def figure(name: str, label: str) -> dict[str, str]:
@@ -71,7 +81,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
         except Exception as error:
             return {"failed": f"The figure “{name}” could not be drawn: {error!r}"}
 
-    environment.globals |= {
+    templates.globals |= {
         "case": case,
         "titles": TITLES,
         "drawings": drawings,
@@ -80,33 +90,33 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
         "shown": SHOWN,
         "drawn": SHOWN_INPUTS,
     }
-    return environment.get_template("report.html.j2").render(
+    return templates.get_template("report.html.j2").render(
         header=header,
         parts=parts,
-        bodies={name: _body(environment, name, part) for name, part in parts.items()},
+        bodies={name: _body(templates, name, part) for name, part in parts.items()},
         untrusted=case.untrusted,
         numbers=numbers,
         version=installed("ardvark"),
     )
 
 
-def _body(environment: Any, name: str, part: Part) -> str:
-    """Render what a section shows below its sentence; one that cannot be shown says so."""
+def _body(templates: "Environment", name: str, part: Part) -> str:
+    """Render a section below its sentence; if that fails, show why."""
     try:
-        template = environment.get_template(f"{name}.html.j2")
+        template = templates.get_template(f"{name}.html.j2")
         return "" if "failed" in part else str(template.render(part=part))
     except Exception as error:
         note = '<p class="note failed">▲ This section could not be shown: {{ why }}</p>'
-        return str(environment.from_string(note).render(why=repr(error)))
+        return str(templates.from_string(note).render(why=repr(error)))
 
 
 def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
-    """Give the figures of the page by name, each still to be drawn."""
-    traced = [name for name in case.judges if name in (case.reference, *case.untrusted)]
+    """Return the figures of the page by name, each still to be drawn."""
+    traced = [name for name in case.references if name in (case.reference, *case.untrusted)]
     chains = [name for name in traced if name in case.worst]
     drawings: dict[str, Callable[[], Any]] = {
         "relevance": lambda: relevance_figure(case, SHOWN_INPUTS),
-        "forest": lambda: figures.forest(case.summaries, _ranked_weights(case)[:SHOWN_INPUTS]),
+        "forest": lambda: figures.forest(case.summaries, ranked_weights(case)[:SHOWN_INPUTS]),
         "closeness": lambda: figures.closeness(
             [(n, j, case.differences[n, j]) for n, j in case.like.items()],
             order=list(case.summaries),
@@ -118,12 +128,12 @@ def _drawings(case: Case) -> dict[str, Callable[[], Any]]:
         **calibration_figures(case),
     }
     drawings["loo"] = lambda: loo_figure(case)
-    for judge in dict.fromkeys(case.like.values()):
-        drawings[f"densities against {judge}"] = partial(densities_figure, case, judge)
+    for reference in dict.fromkeys(case.like.values()):
+        drawings[f"densities against {reference}"] = partial(densities_figure, case, reference)
     return drawings | {f"traces of {n}": lambda n=n: _trace(case, n) for n in chains}
 
 
-def _ranked_weights(case: Case) -> list[str]:
+def ranked_weights(case: Case) -> list[str]:
     """Order the weights by relevance under the reference; scalars (the bias) come last."""
     leader = case.summaries[case.reference or next(iter(case.trees))]
     ranked = leader.sort_values("relevance", ascending=False, kind="stable").index
@@ -131,8 +141,9 @@ def _ranked_weights(case: Case) -> list[str]:
 
 
 def _trace(case: Case, name: str) -> Any:
-    parameters = moving_parameters(case.trees[name])
-    return figures.traces({worst: parameters[worst] for worst in case.worst[name].index[:4]})
+    names, draws = moving_parameters(case.trees[name])
+    worst = list(case.worst[name].index[:4])
+    return figures.traces({label: draws[:, :, names.index(label)] for label in worst})
 
 
 def check_target(target: Path) -> None:

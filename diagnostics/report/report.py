@@ -5,7 +5,7 @@
 
 A part is a function of the `Case`: a dictionary with one computed `sentence`, a `level` and the
 numbers that its template shows. A figure or a part that fails becomes a visible note: an hour of
-sampling is not lost to a plot. Like is held against like: the error of an approximation comes
+sampling is not lost to a plot. Like is compared with like: the error of an approximation comes
 from a reference at the same hyperparameters; the price of fixing these is another table.
 """
 
@@ -18,11 +18,18 @@ from typing import Any
 
 import xarray as xr
 
+from ardvark.diagnostics.compare.reference import choose_reference
+from ardvark.diagnostics.compare.relations import share_weights
 from ardvark.diagnostics.reading import installed
 from ardvark.diagnostics.relevance.compare import check_fits
-from ardvark.diagnostics.report.case import Case, choose_reference, share_weights
+from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.describe import describe_data, describe_model
 from ardvark.diagnostics.report.findings import data_findings, separation_words
+from ardvark.diagnostics.report.interactive.page import (
+    beside,
+    render_interactive,
+    require_plotly,
+)
 from ardvark.diagnostics.report.page import Part, check_target, render, write
 from ardvark.diagnostics.report.parts.calibration import calibration_part
 from ardvark.diagnostics.report.parts.closeness import closeness_part
@@ -33,9 +40,9 @@ from ardvark.diagnostics.report.parts.predictions import predictions_part
 from ardvark.diagnostics.report.parts.relevance import relevance_part
 from ardvark.diagnostics.report.parts.sensitivity import sensitivity_part
 from ardvark.diagnostics.report.parts.verdict import verdict_part
-from ardvark.diagnostics.words import count, duration, plain, records
+from ardvark.diagnostics.words import count, duration, plain, records, told
 from ardvark.inference.arguments import check_model
-from ardvark.inference.graph.fingerprint import require_data, require_model, require_same_data
+from ardvark.inference.pymc_models.fingerprint import require_data, require_model, require_same_data
 
 __all__ = ["report"]
 
@@ -53,6 +60,7 @@ def report(
     test: Any = None,
     left_out: Mapping[str, str] | None = None,
     taddaa: bool = False,
+    interactive: bool = False,
 ) -> Path:
     """Write an HTML file that holds the answers against a reference, and its numbers as JSON.
 
@@ -75,18 +83,27 @@ def report(
     left_out
         Methods that do not fit this model, each with the reason: the page says so.
     taddaa
-        Also run short chains from the draws of each approximation (`av.taddaa`); needs `model`.
+        Also run short chains from the draws of each approximation (`taddaa`); needs `model`.
+    interactive
+        Also write a second page, ``report.interactive.html``, in which weights can be chosen and
+        looked at under every method; needs the extra ``ardvark[interactive]``.
+
+    Returns
+    -------
+    Path
+        The HTML file of the static report.
     """
     target = Path(path)
-    _check(trees, target)
+    _check(trees, target, interactive)
     require_same_data(trees)
     if model is not None:
-        check_model(model)
+        model = check_model(model)
         require_model(model, trees, data=True)
     if data is not None:
         require_data(data, trees)
-    judge = choose_reference(trees, reference)
-    case = Case(share_weights(trees), judge, model, data, command, test, taddaa)
+    case = Case(
+        share_weights(trees), choose_reference(trees, reference), model, data, command, test, taddaa
+    )
     parts = {name: _attempt(make, case) for name, make in PARTS.items()}
     header = _header(case)
     if left_out:
@@ -94,18 +111,23 @@ def report(
     numbers = plain({"header": header, **parts})
     text = json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False)
     embedded = text if len(text) < EMBED_LIMIT else f"Too long for a page: see {target.stem}.json."
-    page = render(case, header, parts, embedded)
-    write({target: page, target.with_suffix(".json"): text})
+    files = {target: render(case, header, parts, embedded), target.with_suffix(".json"): text}
+    if interactive:
+        files[beside(target)] = render_interactive(case, header, parts, target.name)
+    write(files)
     return target
 
 
-def _check(trees: Any, target: Path) -> None:
+def _check(trees: Any, target: Path, interactive: bool) -> None:
     check_fits(trees)
     check_target(target)
+    if interactive:
+        require_plotly()
+        check_target(beside(target))
 
 
 def _attempt(make: Callable[[Case], Part], case: Case) -> Part:
-    """Make a part, or one that says why it could not be made."""
+    """Make a part, or one with the reason why it could not be made."""
     try:
         return make(case)
     except Exception as error:
@@ -135,22 +157,24 @@ def _data(case: Case) -> Part:
     facts = describe_data(*case.fitted_data) if case.fitted_data else {}
     model = describe_model(case.model) if case.model is not None else None
     name = getattr(case.data, "name", None) or "The data set"
-    sentence = f"{name} was not handed over and is not in the trees: nothing is said of it."
+    sentence = f"{name} was not given and is not in the trees: it is not described."
     if facts:
         sentence = f"{name} has {facts['rows']} rows and {facts['columns']} columns"
         balance = [f"{n} of class {label}" for label, n in facts.get("classes", {}).items()]
         sentence = "; ".join([sentence, *balance, *separation_words(facts)]) + "."
-    level = "warn" if any(f["level"] == "warn" for f in data_findings(facts)) else ""
+    level = "warn" if any(f.level == "warn" for f, _ in data_findings(facts)) else ""
     origin = {key: str(getattr(case.data, key, "") or "") for key in ("source", "licence")}
     return {"sentence": sentence, "level": level, "facts": facts, "model": model, **origin}
 
 
 def _reference(case: Case) -> Part:
-    if not case.judges:
-        sentence = "There is no reference among the trees: nothing is held against Markov chains."
+    if not case.references:
+        sentence = (
+            "There is no reference among the trees: nothing can be compared with Markov chains."
+        )
         return {"sentence": f"{sentence} Add NUTS to the methods.", "level": "warn", "chains": []}
     chains = []
-    for name in case.judges:
+    for name in case.references:
         quality = case.quality[name]
         chains.append(
             {
@@ -159,18 +183,17 @@ def _reference(case: Case) -> Part:
                     key: case.facts[name][key]
                     for key in ("converged", "chains", "draws", "most_draws")
                 },
-                **{key: getattr(quality, key) for key in quality.__slots__},
+                **quality.as_dict(),
                 "worst": records(case.worst[name]) if name in case.worst else [],
             }
         )
-    told = case.untrusted or case.judges
-    sentences = [_own_words(case, name) for name in told]
+    sentences = [_own_words(case, name) for name in case.untrusted or case.references]
     answer, level = ("No.", "bad") if case.untrusted else ("Yes.", "good")
-    return {"sentence": " ".join([answer, *sentences]), "level": level, "chains": chains}
+    return {**told(answer, sentences), "level": level, "chains": chains}
 
 
 def _own_words(case: Case, name: str) -> str:
-    """What the checks of a judge say, and how long it was drawn to pass them."""
+    """The findings about a reference, and how many draws it took to pass its checks."""
     draws, most = (case.facts[name][key] for key in ("draws", "most_draws"))
     length = f" It stopped at {draws} of at most {most} draws a chain."
     return f"{name}: {' '.join(case.quality[name].sentences)}{length if most else ''}"

@@ -118,6 +118,7 @@ def _facts(tree: xr.DataTree) -> list[tuple[str, str, str]]:
 def _method(attributes: Mapping[Any, Any]) -> str:
     treatment = attributes.get("hyper")
     words = {"posterior": "integrated out", "fixed": "held fixed", "evidence": "set by evidence"}
+    words |= {"integrated": "integrated out over points", "mode": "at their mode"}
     said = f"; hyperparameters {words.get(str(treatment), treatment)}" if treatment else ""
     seconds = float(attributes.get("seconds", "nan"))
     took = "" if np.isnan(seconds) else f" ({duration(seconds)})"

@@ -2,8 +2,8 @@
 
 What is written has a temporary name beside its target, which no other writer has. It is brought to
 the disk (fsync), renamed, and the folder is brought to the disk too: after a crash there is the old
-one or the new one. The lock is advisory and ends with the process that holds it; who holds it may
-remove the temporaries of a target, since nobody else is writing them. A file system without locks
+one or the new one. The lock is advisory and ends with the process that holds it. That process may
+remove the temporaries of a target, since no other writes them. A file system without locks
 is written without one, and nothing is removed there.
 """
 
@@ -29,9 +29,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def replacing(path: Path, needs: int = 0, durable: bool = True) -> Iterator[Path]:
-    """Give a temporary name to write a file or a folder under; at the end it becomes `path`.
+    """Return a temporary name to write a file or a folder under; at the end it becomes `path`.
 
-    Nothing stays of what fails. `needs` is the size in bytes that a full disk's message tells. What
+    Nothing stays of what fails. `needs` is the size in bytes named when the disk is full. What
     need not outlive a crash of the machine is not `durable`.
     """
     partial = _temporary(path)
@@ -43,7 +43,7 @@ def replacing(path: Path, needs: int = 0, durable: bool = True) -> Iterator[Path
         if durable:
             _to_disk(path.parent, deep=False)
     except OSError as error:
-        _delete(partial)  # before the free space is told
+        _delete(partial)  # before the free space is measured
         raise _explained(error, path, needs) from error
     finally:
         _delete(partial)
@@ -56,7 +56,7 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder at once for a reader, who never sees a part of it."""
+    """Remove a file or a folder at once: no reader sees a part of it."""
     partial = _temporary(path)
     with suppress(FileNotFoundError):
         os.replace(path, partial)
@@ -64,7 +64,7 @@ def remove(path: Path) -> None:
 
 
 def try_target(path: Path) -> None:
-    """See that a file can be written, before the work that ends in it is begun."""
+    """Check that a file can be written before the work that ends in it."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file in it")
     partial = _temporary(path)
@@ -77,7 +77,7 @@ def try_target(path: Path) -> None:
 
 
 def is_leftover(path: Path) -> bool:
-    """Tell a temporary or a lock of a run that was killed from what was meant to stay.
+    """Whether a file is a temporary or a lock of a run that was killed.
 
     Temporaries of version 0.1.0 end in the number of a process.
     """
@@ -90,8 +90,8 @@ def locked(
 ) -> Iterator[None]:
     """Be the only writer of a target: wait for another one, or refuse.
 
-    What a killed writer left is removed and told: the temporaries of the target, or those of its
-    folder that fit a pattern.
+    What a killed writer left is removed and reported: the temporaries of the target, or those of
+    its folder that fit a pattern.
     """
     lock = path.with_name(f".{path.name}{LOCK}")
     handle = _take(lock, path, tell, wait)
@@ -131,7 +131,7 @@ def _take(lock: Path, path: Path, tell: Callable[[str], None], wait: bool) -> in
         except OSError:
             os.close(handle)
             return None
-        # Who held it has removed the file: the lock of a file without a name is nobody's.
+        # The holder has removed the file: a lock on a deleted file excludes no one.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), lock.stat()):
                 os.ftruncate(handle, 0)
@@ -172,13 +172,15 @@ def _to_disk(path: Path, deep: bool = True) -> None:
 
 
 def _explained(error: OSError, path: Path, needs: int) -> OSError:
-    """Give an error with the path and what to do."""
+    """Return an error with the path and what to do."""
     if error.errno in FULL:
         free = shutil.disk_usage(path.parent).free
         size = (
             f"about {_size(needs)} needed, {_size(free)} free" if needs else f"{_size(free)} free"
         )
-        said = f"the disk is full ({size}); what was begun was removed: free space and run again"
+        said = (
+            f"the disk is full ({size}); the unfinished file was removed: free space and run again"
+        )
     elif error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         said = "it exists already: remove it or choose another name"
     else:

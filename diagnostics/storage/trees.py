@@ -6,7 +6,7 @@ that was never written and gives its fill value, so without checksums damage is 
 without them (of `tree.to_zarr`) is read; whoever reads it can ask `has_checksums`.
 
 A zarr store may name a codec that unpickles, which runs whatever code its author wrote. The codecs
-of every array are therefore read from the JSON first, and only known ones are let through. The
+of every array are therefore read from the JSON first, and only known ones are accepted. The
 newest zarr refuses such codecs by default too; an environment variable would change that.
 """
 
@@ -76,7 +76,7 @@ def read_tree(path: Path) -> xr.DataTree:
 
 
 def has_checksums(path: Path) -> bool:
-    """Tell whether damage to a stored tree would be seen."""
+    """Whether damage to a stored tree would be detected."""
     return (path / CHECKSUMS).is_file()
 
 

@@ -3,13 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = ["Columns", "Dense"]
-
-Index = NDArray[np.int64]
 
 
 class Columns:

@@ -22,11 +22,11 @@ from ardvark.inference.ard.sequential_ard import (
     Approximate,
     ArdResult,
     ArdStep,
-    Mask,
     precision_bounds,
     start_precisions,
 )
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["UPDATES", "fixed_point_ard"]
@@ -50,7 +50,7 @@ def fixed_point_ard(
     tolerance: float = 1e-6,
     max_steps: int = 5000,
     bounds: tuple[float, float] | None = None,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> ArdResult:
     """Update every precision in each step until none moves; arguments as in `sequential_ard`.
 
@@ -84,5 +84,4 @@ def fixed_point_ard(
         fit = approximate(replace(model, precision=precision), fit)
         gain = fit.log_evidence - before
         path.append(ArdStep.at(algorithm, -1, gain, precision, fit))
-        if tick is not None:
-            tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
+        tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")

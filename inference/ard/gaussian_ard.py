@@ -25,7 +25,6 @@ For rows of unequal precision tau scale rows and target by sqrt(tau) and fix the
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +32,16 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ardvark.inference.ard.columns import Columns, Dense
-from ardvark.inference.ard.gaussian_ard_kernels import LEAST_NEW, State, choose, climb, walk
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.ard.gaussian_ard_kernels import (
+    LEAST_NEW,
+    Products,
+    State,
+    choose,
+    climb,
+    walk,
+)
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.model import factor_by_qr, least_noise
 
 __all__ = ["ACTIONS", "ALGORITHMS", "Columns", "GaussianArd", "Path", "gaussian_ard"]
@@ -52,9 +59,6 @@ IDLE = 20  # rounds without a gain, after which steps are seen to go in circles
 POOL = 256  # candidates in a walk
 LEAST_GAMMA = 1e-3  # "mackay", "em": a weight this undetermined, and unwanted, is pruned
 STATIONARY = 1e-7  # |d log evidence / d log sigma^2|, relative to N/2
-
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Path(NamedTuple):
@@ -98,7 +102,7 @@ def gaussian_ard(
     tolerance: float = 1e-6,
     max_steps: int = 100_000,
     bounds: tuple[float, float] = (0.0, math.inf),
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> GaussianArd:
     """Maximise the evidence over precisions and noise.
 
@@ -130,7 +134,7 @@ def gaussian_ard(
     bounds
         Least and largest precision; beyond the largest a weight is deleted.
     tick
-        Told of each round.
+        Called after each round.
     """
     unit = _unit(np.asarray(target, float))
     if unit != 1.0:
@@ -155,8 +159,7 @@ def gaussian_ard(
     settled = False
     while not settled and search.steps < max_steps:
         settled = move(tolerance, max_steps)
-        if tick is not None:
-            tick(f"step {search.steps}, log evidence {search.log_evidence:.4f}")
+        tick(f"step {search.steps}, log evidence {search.log_evidence:.4f}")
     return search.result(settled)
 
 
@@ -382,20 +385,16 @@ class _Search:
         with np.errstate(divide="ignore"):
             low[:k], high[:k] = np.clip(np.log(self.bounds), -690.0, 690.0)
         low[k] = math.log(self.least) if self.noise_is_free else -690.0
-        columns = state.columns[active]
+        data = Products(
+            rows=self.target.size,
+            inner=self.inner,
+            moments=self.moments[self.pool[active]],
+            centre=state.mean[:k].copy(),
+            misfit=self.misfit,
+            force=state.columns[active] @ self.residual,
+        )
         alpha, self.beta, made = climb(
-            self.inner,
-            self.moments[self.pool[active]],
-            state.precision[active],
-            free,
-            self.beta,
-            self.target.size,
-            self.misfit,
-            columns @ self.residual,
-            state.mean[:k].copy(),
-            low,
-            high,
-            *CLIMB[self.stage],
+            data, state.precision[active], self.beta, free, low, high, *CLIMB[self.stage]
         )
         state.precision[active] = np.where(free[:k], alpha, state.precision[active])
         self.refresh()

@@ -7,7 +7,7 @@ Notation of Faul & Tipping 2003 (FT03): beta = 1/sigma^2, Phi the k active of w 
     s_j = 1/Sigma_jj - alpha_j,      q_j = mu_j/Sigma_jj      the same without w_j, for active j
 
 A step needs of the data only the products phi_m'phi_j with active columns, kept as rows of `gram`;
-a deleted column keeps its row, so that it comes back for nothing. FT03, appendix:
+a deleted column keeps its row, so that adding it again costs nothing. FT03, appendix:
 
 |       | alpha_j becomes a (infinite: kappa = 1/Sigma_jj)     | i is added with alpha             |
 |-------|------------------------------------------------------|-----------------------------------|
@@ -29,19 +29,26 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-__all__ = ["ADD", "DELETE", "LEAST_NEW", "RE_ESTIMATE", "State", "choose", "climb", "walk"]
+from ardvark.inference.sites.arrays import Array, Index, Mask
+
+__all__ = [
+    "ADD",
+    "DELETE",
+    "LEAST_NEW",
+    "RE_ESTIMATE",
+    "Products",
+    "State",
+    "choose",
+    "climb",
+    "walk",
+]
 
 ADD, RE_ESTIMATE, DELETE = 1, 2, 3  # what a step did
 TIE = 1e-10  # relative: gains closer than this are equal, and the first weight is taken
 LEAST_KNOWN = 1e-10  # share of its precision below which what the data add to it is rounding
 LEAST_NEW = 1e-12  # share of phi_m'phi_m below which what is new in a column is rounding
 FARTHEST = 3.0  # that a joint step moves the logarithm of a precision
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class State(NamedTuple):
@@ -86,7 +93,7 @@ def choose(state, beta, low, high, tolerance):  # type: ignore[no-untyped-def]
     """The weight whose change gains most, its best precision, the gain; weight -1 = none.
 
     Out of the model the gain at the best precision, (x - 1 - log x)/2 with x = q^2/s, grows with
-    x, so one logarithm is enough. A weight that is better out goes even for nothing, as the last.
+    x, so one logarithm is enough. A weight that gains nothing is deleted, last of all.
     """
     weight, best, most, ratio = -1, math.inf, tolerance, 1.0
     for m in range(state.place.size):
@@ -238,25 +245,36 @@ def uphill(bent, gradient):  # type: ignore[no-untyped-def]
     return np.dot(axes, np.dot(axes.T, gradient) / np.maximum(np.abs(curvature), 1e-8))
 
 
-@njit(cache=True, error_model="numpy")
-def posterior(inner, moments, alpha, beta, misfit, force, centre):  # type: ignore[no-untyped-def]
-    """Sigma, mu, |t - Phi mu|^2 and log evidence but for N log(beta / 2 pi) / 2.
+class Products(NamedTuple):
+    """The data at the active columns.
 
-    The misfit is expanded about `centre`, where it is `misfit` with slope -2 `force`: no
-    cancellation when it is small.
+    The misfit |t - Phi mu|^2 is expanded about `centre`, where it is `misfit` with slope
+    -2 `force`: no cancellation when it is small.
     """
-    k = alpha.size
+
+    rows: int  # N
+    inner: Array  # (k, k) Phi'Phi
+    moments: Array  # (k,) Phi't
+    centre: Array  # (k,)
+    misfit: float
+    force: Array  # (k,)
+
+
+@njit(cache=True, error_model="numpy")
+def posterior(data, alpha, beta):  # type: ignore[no-untyped-def]
+    """Sigma, mu, |t - Phi mu|^2 and log evidence but for N log(beta / 2 pi) / 2."""
+    inner, k = data.inner, alpha.size
     scale = 1.0 / np.sqrt(alpha + beta * np.diag(inner))
     information = beta * inner * np.outer(scale, scale)
     for j in range(k):
         information[j, j] = 1.0  # by the choice of scale
     factor, definite = factorised(information)
     if not definite:
-        return information, centre, misfit, -math.inf
+        return information, data.centre, data.misfit, -math.inf
     covariance = np.linalg.inv(information) * np.outer(scale, scale)
-    mean = beta * np.dot(covariance, moments)
-    away = mean - centre
-    left = misfit - 2.0 * np.dot(away, force) + np.dot(away, np.dot(inner, away))
+    mean = beta * np.dot(covariance, data.moments)
+    away = mean - data.centre
+    left = data.misfit - 2.0 * np.dot(away, data.force) + np.dot(away, np.dot(inner, away))
     log_det = 0.0
     for j in range(k):
         log_det += 2.0 * math.log(factor[j, j] / scale[j]) - math.log(alpha[j])
@@ -289,18 +307,16 @@ def slopes(alpha, beta, rows, covariance, mean, misfit):  # type: ignore[no-unty
 
 
 @njit(cache=True, error_model="numpy")
-def climb(  # type: ignore[no-untyped-def]
-    inner, moments, alpha, free, beta, rows, misfit, force, centre, low, high, precise, limit
-):
+def climb(data, alpha, beta, free, low, high, precise, limit):  # type: ignore[no-untyped-def]
     """Newton's ascent in the free (log alpha, log sigma^2): precisions, beta, steps made.
 
     `free` has k + 1 entries, the last for the noise; low and high are bounds on the logarithms.
     A step is shortened until the evidence does not fall.
     """
-    k = alpha.size
+    k, rows = alpha.size, data.rows
     here = np.empty(k + 1)
     here[:k], here[k] = np.log(alpha), -math.log(beta)
-    covariance, mean, left, value = posterior(inner, moments, alpha, beta, misfit, force, centre)
+    covariance, mean, left, value = posterior(data, alpha, beta)
     value -= 0.5 * rows * here[k]
     if value == -math.inf:
         return alpha, beta, 0
@@ -324,9 +340,7 @@ def climb(  # type: ignore[no-untyped-def]
         found = False
         for _ in range(12):
             there = np.minimum(np.maximum(here + size * direction, low), high)
-            new = posterior(
-                inner, moments, np.exp(there[:k]), math.exp(-there[k]), misfit, force, centre
-            )
+            new = posterior(data, np.exp(there[:k]), math.exp(-there[k]))
             reached = new[3] - 0.5 * rows * there[k]
             if reached >= value - 1e-14 * abs(value):
                 found = True

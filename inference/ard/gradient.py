@@ -13,15 +13,14 @@ after the other (68 of 3000 for 72 rows, where EP has 12). All precisions togeth
 L-BFGS on their logarithms: `climb`.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
+from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["climb", "log_slopes", "moving_pull"]
@@ -55,10 +54,10 @@ def moving_pull(model: SiteModel, rule: Approximation, fit: GaussianFit, pull: A
 def climb(
     model: SiteModel,
     rule: Approximation,
-    free: NDArray[np.bool_],
+    free: Mask,
     bounds: tuple[Array, Array],
     max_steps: int,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> Array:
     """Precisions (d,) after an ascent of all that are free and in the model, together."""
     assert model.precision is not None
@@ -87,8 +86,7 @@ def climb(
         if not np.isfinite(fit.log_evidence):
             return NOWHERE, np.zeros_like(u)  # the line search comes back from here
         last[0] = fit
-        if tick is not None:
-            tick(f"log evidence {fit.log_evidence:.4f}")
+        tick(f"log evidence {fit.log_evidence:.4f}")
         return -fit.log_evidence, -log_slopes(here, rule, fit)[chosen]
 
     low, high = (np.log(bound[on][chosen]) for bound in bounds)

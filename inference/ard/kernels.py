@@ -8,16 +8,15 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = ["best_precisions"]
 
 
 @njit(cache=True)
 def best_precisions(
-    precision: Array, free: NDArray[np.bool_], r: Array, u: Array, least: Array, largest: Array
+    precision: Array, free: Mask, r: Array, u: Array, least: Array, largest: Array
 ) -> tuple[Array, Array]:
     """Best precision of each weight, the others fixed, and its gain; weights not free: -inf.
 

@@ -31,12 +31,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ardvark.inference.ard.gradient import climb, moving_pull
 from ardvark.inference.ard.kernels import best_precisions
+from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
-from ardvark.inference.sites.likelihoods import Array, GaussianSites
+from ardvark.inference.sites.arrays import Array, Index, Mask
+from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = [
@@ -50,7 +51,6 @@ __all__ = [
 
 BOUNDS = (1e-6, 1e12)  # times x²/η²; on separable data precisions drift down without end
 
-Mask = NDArray[np.bool_]
 Approximate = Callable[[SiteModel, GaussianFit | None], GaussianFit]
 
 
@@ -62,7 +62,7 @@ class ArdStep(NamedTuple):
     gain: float  # promised under fixed sites, in nats
     log_evidence: float  # after the sites were approximated anew
     size: int  # d
-    on: NDArray[np.intp]  # weights in the model after this step ...
+    on: Index  # weights in the model after this step ...
     values: Array  # ... and their precisions: a path of many steps stays small
     info: Mapping[str, float]  # what the approximation says of itself there, leave-one-out too
 
@@ -115,7 +115,7 @@ def sequential_ard(
     max_steps: int = 1000,
     bounds: tuple[float, float] | None = None,
     rule: Approximation | None = None,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> ArdResult:
     """Maximise the evidence over the precisions of `optimised` weights, one at a time.
 
@@ -144,7 +144,7 @@ def sequential_ard(
         evidence, each is accepted by the evidence itself, and the end is stationary in all
         precisions together (`gradient.py`); without, sites are taken as fixed.
     tick
-        Told of each step.
+        Called after each step.
     """
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     precision = start_precisions(model, free, start, start_precision)
@@ -190,8 +190,7 @@ def sequential_ard(
         precision, fit = moved
         idle = False
         path.append(ArdStep.at(action, weight, gain, precision, fit))
-        if tick is not None:
-            tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
+        tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
 
 
 def precision_bounds(
@@ -249,7 +248,7 @@ class _Promises:
         return self._among(everything, precision, r, u)
 
     def _among(
-        self, weights: NDArray[np.intp], precision: Array, r: Array, u: Array
+        self, weights: Index, precision: Array, r: Array, u: Array
     ) -> tuple[int, float, float]:
         free = self.free[weights] & ~self.blocked[weights]
         least, largest = (bound[weights] for bound in self.bounds)
@@ -330,7 +329,7 @@ def _statistics(
     return information, pull
 
 
-def _inside(precision: Array, fit: GaussianFit, on: NDArray[np.intp]) -> tuple[Array, Array]:
+def _inside(precision: Array, fit: GaussianFit, on: Index) -> tuple[Array, Array]:
     """Information and pull of weights that are in, from their own marginals."""
     variance = fit.posterior.marginal_variance[on]
     return 1.0 / variance - precision[on], fit.posterior.mean[on] / variance

@@ -24,19 +24,19 @@ With every column in the pool the steps are `sequential_ard`'s own, one by one.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import expit, log_expit
 
 from ardvark.inference.ard.gaussian_ard import Columns
 from ardvark.inference.ard.kernels import best_precisions
 from ardvark.inference.ard.sequential_ard import BOUNDS
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = ["LogisticArd", "sparse_logistic"]
 
@@ -46,8 +46,6 @@ MODE = 1e-10  # a Newton step that promises less, relative to 1 + |psi|, is the 
 MAX_NEWTON = 100
 LEAST_KEPT = 0.1  # of the tolerance: what a careful step must gain, so that a search must end
 LEAST_NEW = 1e-10  # r of a new weight, relative to phi'B phi: less is rounding
-
-Index = NDArray[np.intp]
 
 
 class LogisticArd(NamedTuple):
@@ -70,7 +68,7 @@ def sparse_logistic(
     tolerance: float = 1e-6,
     max_steps: int = 5000,
     pool: int = POOL,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> list[LogisticArd]:
     """Maximise the Laplace evidence of each target over the precisions of all columns.
 
@@ -87,7 +85,7 @@ def sparse_logistic(
     pool
         Candidates in a walk.
     tick
-        Told of each pass.
+        Called after each pass.
     """
     scale = _mean_squares(columns)
     searches = [_Search(columns, np.asarray(s, float), scale, tolerance, max_steps) for s in signs]
@@ -101,9 +99,8 @@ def sparse_logistic(
                 continue
             search.walk()
             search.pool_rows = np.empty((0, 0))  # one pool at a time: memory is O(N pool)
-            if tick is not None:
-                on = sum(len(s.active) for s in searches)
-                tick(f"pass {looks}: {on} weights, {sum(s.finished for s in searches)} finished")
+            active = sum(len(s.active) for s in searches)
+            tick(f"pass {looks}: {active} weights, {sum(s.finished for s in searches)} finished")
     return [search.result() for search in searches]
 
 

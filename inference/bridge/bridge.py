@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 from scipy.linalg import solve_triangular
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Bridged", "bridge_evidence", "meet", "relative_error"]
 

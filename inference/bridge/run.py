@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.arguments import check_tree
+from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.bridge.bridge import bridge_evidence
 from ardvark.inference.bridge.target import target_of
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed
 
 __all__ = ["BridgeEvidence", "bridge"]
@@ -66,6 +66,7 @@ def bridge(
     BridgeEvidence
     """
     check_tree(tree)
+    model = check_model(model)
     kind, method = tree["posterior"].attrs.get("sampling_kind"), tree.attrs.get("method")
     if kind == "iid" and method != "exact":
         raise UnsupportedPair(

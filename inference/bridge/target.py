@@ -23,14 +23,15 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.replace import graph_replace, vectorize_graph
 
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
-from ardvark.inference.graph.compile import compile_graph, quick
-from ardvark.inference.graph.forms import form_to_sample
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.routes import family_of
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.methods import family_of
+from ardvark.inference.pymc_models.compile import compile_graph, named_tensor, quick
+from ardvark.inference.pymc_models.forms import form_to_sample
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior
 from ardvark.inference.softmax.reading import read_softmax
+from ardvark.inference.tree import FREE
 
 __all__ = ["GraphTarget", "SiteTarget", "SoftmaxTarget", "Target", "target_of", "told_names"]
 
@@ -58,7 +59,7 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
     """Give the posterior that a tree is about, at the tree's own hyperparameters if it has some."""
     if tree.attrs.get("coupling") == "one_against_rest":
         raise UnsupportedPair("one class against the rest is no posterior of the graph.")
-    fixed = tree.attrs.get("hyper", "posterior") != "posterior"
+    fixed = tree.attrs.get("hyper", "posterior") not in FREE
     family = family_of(model)
     if family == "softmax" and fixed:
         return SoftmaxTarget(model, tree)
@@ -80,7 +81,7 @@ def told_names(tree: xr.DataTree) -> dict[str, Any]:
     weights = settings.get("weights")
     return {
         "weights": tuple(weights) if isinstance(weights, list) else weights,
-        "predictor": settings.get("predictor", "eta"),
+        "predictor": settings.get("predictor"),
     }
 
 
@@ -216,8 +217,8 @@ class GraphTarget:
         """From the natural scale to PyMC's own, for draws of all variables together."""
         single, batch = {}, []
         for rv, ndim in zip(self.variables, self._natural_ndim, strict=True):
-            single[rv] = pt.tensor(f"{rv.name}_one", dtype=rv.dtype, shape=(None,) * ndim)
-            batch.append(pt.tensor(f"{rv.name}_all", dtype=rv.dtype, shape=(None,) * (ndim + 1)))
+            single[rv] = named_tensor(f"{rv.name}_one", rv.dtype, (None,) * ndim)
+            batch.append(named_tensor(f"{rv.name}_all", rv.dtype, (None,) * (ndim + 1)))
         moved = []
         for rv in self.variables:
             transform = self.model.rvs_to_transforms[rv]

@@ -13,28 +13,32 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 | Qi, Minka, Picard & Ghahramani 2004            | code                                          |
 |------------------------------------------------|-----------------------------------------------|
 | (4) to (9), one row after the other             | `sequential.py`                               |
-| (4) to (9), all rows at once                    | `parallel.py`                              |
+| (4) to (9), all rows at once                    | `parallel.py`                                 |
 | (10), (11); a product is printed as a quotient  | `_log_evidence`                               |
 | (12), (13) and the rival after it               | `_error_estimates`                            |
 | gradient at the fixed point: sites stay         | `EP.evidence_gradient`                        |
-| error of the evidence (not in the paper)        | `EP.completed`, `correction.py`            |
+| what is left out (not in the paper)             | `EP.assessed`, `correction.py`                |
 """
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from ardvark.errors import InputError
-from ardvark.inference.ep.correction import evidence_correction
-from ardvark.inference.ep.parallel import LOG_CONCAVE, TWO_CLASSES, Rows, parallel
-from ardvark.inference.ep.sequential import GAUSSIAN, sequential
-from ardvark.inference.sites.approximation import Cotangents, GaussianFit
+from ardvark.inference.ep.correction import evidence_correction, moment_correction
+from ardvark.inference.ep.parallel import Rows, parallel
+from ardvark.inference.ep.sequential import sequential
+from ardvark.inference.known_sites.known import KnownSites, known
+from ardvark.inference.known_sites.stacked import expansion, log_concave
+from ardvark.inference.sites.approximation import Approximation, Cotangents, GaussianFit
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import (
-    Array,
     GaussianSites,
+    LogitSites,
     ProbitSites,
     Sites,
     StepSites,
@@ -46,16 +50,18 @@ from ardvark.inference.sites.trigonometric import TrigonometricSites
 
 __all__ = ["EP", "UPDATES"]
 
+TWO_CLASSES = (ProbitSites, LogitSites, StepSites, TrigonometricSites)
 UPDATES = ("auto", "sequential", "parallel")
 PRESCALE = 50.0  # of z in Qi04 (13)
 PATH_TOLERANCE = 1e-6
 SHOWN_SWEEPS = 40
 CORRECTED_ROWS = 3000  # beyond, the matrix of all pairs of rows is too large for a mere check
+MOST_PRODUCTS = 10**9  # rows² weights beyond which the variances are left alone: seconds
 LOG_HALF = math.log(0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class EP:
+class EP(Approximation):
     """Expectation propagation.
 
     Parameters
@@ -65,8 +71,8 @@ class EP:
     weights, predictor
         Names in the graph; None = every Gaussian block that enters the predictor.
     updates
-        "sequential" (machine code; probit, step and Gaussian sites), "parallel" (any sites, all
-        rows in one call per sweep), or "auto": sequential where it can be and needs no quadrature.
+        "sequential" (machine code; sites of known families), "parallel" (any sites, all rows in
+        one call per sweep), or "auto": sequential where all sites are known and log-concave.
     damping
         Share of each update that is made; 1 = all. Parallel updates lower it when they oscillate.
     tolerance
@@ -79,7 +85,7 @@ class EP:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     updates: str = "auto"
     damping: float = 1.0
     tolerance: float = 1e-10
@@ -115,47 +121,47 @@ class EP:
         if not prior.on.any() and not isinstance(model.sites, StepSites):
             return self._fit(prior, _known_rows(prior))
         start = _start(prior, warm)
-        kind = _kernel_kind(model.sites)
-        rows = None
-        if self.updates == "sequential" and kind is None:
+        rows = len(prior.eta_mean)
+        sites, settles, signed = _traits_of(model.sites, rows)
+        if self.updates == "sequential" and sites is None:
             raise InputError(
-                f"updates='sequential' has closed forms for probit, step and Gaussian sites; these "
-                f"are {type(model.sites).__name__}. Use updates='parallel'."
+                f"updates='sequential' needs sites of known families; these are "
+                f"{type(model.sites).__name__}. Use updates='parallel'."
             )
-        if kind is not None and (
-            self.updates == "sequential"
-            or (self.updates == "auto" and not isinstance(model.sites, GaussianSites))
+        if sites is not None and (
+            self.updates == "sequential" or (self.updates == "auto" and settles)
         ):
-            rows = self._sequential(prior, kind, start)
-        else:
-            settings = (self.damping, self.tolerance, self.max_sweeps, self.space)
-            rows = parallel(prior, start, *settings)
-        return self._fit(prior, rows)
+            return self._fit(prior, self._sequential(prior, sites, signed, start))
+        settings = (self.damping, self.tolerance, self.max_sweeps, self.space)
+        return self._fit(prior, parallel(prior, start, *settings))
 
     def _sequential(
-        self, prior: Prior, kind: tuple[float, Array, Array], start: tuple[Array, Array]
+        self, prior: Prior, sites: KnownSites, signed: bool, start: tuple[Array, Array]
     ) -> Rows:
         n_rows, k = prior.projection.shape
+        if signed and self.space == "functions":
+            raise InputError(
+                "updates='sequential' with space='functions' needs log-concave sites, and some of "
+                "these may have negative precisions. Use updates='parallel' or space='weights'."
+            )
         functions = self.space == "functions" or (self.space == "auto" and k >= n_rows)
-        if np.any(start[0] < 0):
+        functions = functions and not signed
+        if not signed and np.any(start[0] < 0):
             start = (np.zeros(n_rows), np.zeros(n_rows))
         picture = prior.eta_covariance if functions else prior.white_projection
         settings = (float(self.damping), float(self.tolerance), int(self.max_sweeps))
         try:
-            found = sequential(picture, functions, prior.eta_mean, kind, start, settings)
+            found = sequential(picture, functions, prior.eta_mean, sites, start, settings)
         except np.linalg.LinAlgError:
             raise np.linalg.LinAlgError(
                 "EP's sites have become too strong to go on. Step-function sites do this when no "
                 "weights put every row on its side of zero: use a probit likelihood then."
             ) from None
-        log_z = found.log_z
-        if isinstance(prior.model.sites, GaussianSites):
-            log_z = log_z + prior.model.sites.log_scale
         _check_site_variances(prior.model.sites, found.site_precision)
         return Rows(
             found.sweeps, found.change, found.negative_cavities, found.skipped,
             found.unresolved, found.site_precision, found.site_shift,
-            found.cavity_mean, found.cavity_variance, log_z,
+            found.cavity_mean, found.cavity_variance, found.log_z,
         )  # fmt: skip
 
     def _fit(self, prior: Prior, rows: Rows) -> GaussianFit:
@@ -173,7 +179,7 @@ class EP:
         }
         if isinstance(sites, TWO_CLASSES):
             info.update(_error_estimates(rows.log_z))
-        if not isinstance(sites, LOG_CONCAVE) and not rows.unresolved:
+        if not rows.unresolved and not log_concave(sites, len(rows.tau)).all():
             several = is_multimodal(sites.log, rows.cavity_mean, rows.cavity_variance)
             info["multimodal_sites"] = float(several.sum())
         return GaussianFit(
@@ -187,15 +193,24 @@ class EP:
             by_row=_by_row(rows),
         )
 
-    def completed(self, fit: GaussianFit) -> GaussianFit:
-        """Add what is made once, at the end: the evidence to second order, and sweep by sweep."""
+    def completed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """Add what is made once, at the end: corrections, and the evidence sweep by sweep."""
         if not fit.converged or len(fit.site_precision) > CORRECTED_ROWS:
             return fit
-        correction = evidence_correction(fit).value
-        return fit._replace(
-            info=fit.info | {"log_evidence_correction": correction},
-            by_sweep={"log_evidence_by_sweep": self._sweep_by_sweep(fit)},
-        )
+        by_sweep = {"log_evidence_by_sweep": self._sweep_by_sweep(fit)}
+        return self.assessed(model, fit)._replace(by_sweep=by_sweep)
+
+    def assessed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """Estimate what is left out of evidence, means and variances, to second order."""
+        rows, weights = model.projection.shape
+        if not fit.converged or rows > CORRECTED_ROWS:
+            return fit
+        if rows * rows * weights > MOST_PRODUCTS:
+            correction = evidence_correction(fit).value
+            return fit._replace(info=fit.info | {"log_evidence_correction": correction})
+        found = moment_correction(fit)
+        fit = fit._replace(info=fit.info | {"log_evidence_correction": found.evidence.value})
+        return fit.assessed(found.mean, found.variance)
 
     def _sweep_by_sweep(self, fit: GaussianFit) -> Array:
         """Log evidence after each sweep from sites of nothing: a search was warm at its end."""
@@ -255,10 +270,44 @@ def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
     return np.where(known, mean, eta), share
 
 
+class _Identity:
+    """Sites as themselves: equal to nothing else, whatever their numbers are."""
+
+    def __init__(self, sites: Sites) -> None:
+        self.sites = sites
+
+    def __hash__(self) -> int:
+        return id(self.sites)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.sites is self.sites
+
+
+def _traits_of(sites: Sites, rows: int) -> tuple[KnownSites | None, bool, bool]:
+    """Sites in machine code, whether sweeps settle surely, whether sites may turn negative.
+
+    Kept for sites that are arrays alone: they are the same at every step of a search.
+    """
+    if isinstance(sites, KnownSites | ProbitSites | LogitSites):
+        return _traits_kept(_Identity(sites), rows)
+    return _traits(sites, rows)
+
+
+@lru_cache(maxsize=2)
+def _traits_kept(identity: _Identity, rows: int) -> tuple[KnownSites | None, bool, bool]:
+    return _traits(identity.sites, rows)
+
+
+def _traits(sites: Sites, rows: int) -> tuple[KnownSites | None, bool, bool]:
+    found = known(sites, rows)
+    settles = not isinstance(sites, GaussianSites) and bool(np.all(log_concave(sites, rows)))
+    return found, settles, found is not None and not bool(found.log_concave.all())
+
+
 def _known_rows(prior: Prior) -> Rows:
     """No weight is on, so eta is known: the sites are the expansions there, the limit of EP."""
     eta = prior.eta_mean
-    site = prior.model.sites.derivatives(eta)
+    site = expansion(prior.model.sites, eta)
     tau, nu = -site.second, site.first - site.second * eta
     still = np.zeros_like(eta)
     return Rows(0, 0.0, 0, 0, 0, tau, nu, eta, still, np.asarray(site.value))
@@ -272,17 +321,6 @@ def _start(prior: Prior, warm: GaussianFit | None) -> tuple[Array, Array]:
     if tau.shape != (rows,):
         raise ValueError(f"a warm start needs sites of {rows} rows; this fit has {tau.size}")
     return (tau, nu) if np.isfinite(tau + nu).all() else (np.zeros(rows), np.zeros(rows))
-
-
-def _kernel_kind(sites: Sites) -> tuple[float, Array, Array] | None:
-    """What the machine code needs to know of these sites, or None."""
-    if isinstance(sites, ProbitSites):
-        return 1.0, sites.sign, sites.sign
-    if isinstance(sites, StepSites):
-        return 0.0, sites.sign, sites.sign
-    if isinstance(sites, GaussianSites):
-        return GAUSSIAN, sites.mean, sites.precision
-    return None
 
 
 def _check_site_variances(sites: Sites, tau: Array) -> None:

@@ -1,4 +1,4 @@
-"""Expectation propagation, all rows at once: for sites whose moments need quadrature.
+"""Expectation propagation, all rows at once: for any sites, log-concave or not.
 
 | Qi, Minka, Picard & Ghahramani 2004            | code                                          |
 |------------------------------------------------|-----------------------------------------------|
@@ -13,26 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ardvark.inference.sites.likelihoods import (
-    Array,
-    GaussianSites,
-    LogitSites,
-    PoissonSites,
-    ProbitSites,
-    Sites,
-    StepSites,
-)
+from ardvark.inference.ep.sequential import KNOWN, SMALL
+from ardvark.inference.known_sites.known import known
+from ardvark.inference.known_sites.stacked import Flags, expansion, log_concave, smooth
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import Sites
 from ardvark.inference.sites.model import Prior
 from ardvark.inference.sites.posterior import Posterior, condition
-from ardvark.inference.sites.trigonometric import TrigonometricSites
 
-__all__ = ["LOG_CONCAVE", "TWO_CLASSES", "Rows", "parallel"]
+__all__ = ["Rows", "parallel"]
 
-TWO_CLASSES = (ProbitSites, LogitSites, StepSites, TrigonometricSites)
-LOG_CONCAVE = (*TWO_CLASSES, GaussianSites, PoissonSites)
 LEAST_DAMPING = 0.02
-KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
-SMALL = 1e-6  # variance above which matched moments do not cancel even then
 
 
 class Rows(NamedTuple):
@@ -60,14 +51,17 @@ def parallel(
     space: str,
 ) -> Rows:
     """Update all rows at once, with less of each update whenever that did not help."""
+    rows = len(prior.eta_mean)
     sites = prior.model.sites
+    sites = known(sites, rows) or sites  # moments in machine code where there are such
+    traits = log_concave(sites, rows), smooth(sites, rows)
     try:
         posterior = condition(prior, start[0], start[1], space)
     except np.linalg.LinAlgError:  # a start that belongs to another prior
         none = np.zeros_like(start[0])
         posterior = condition(prior, none, none, space)
     memory, negative, skipped, rises = _Memory(), 0, 0, 0
-    look = best = _look_at(sites, posterior)
+    look = best = _look_at(sites, traits, posterior)
     for sweep in range(max_sweeps + 1):
         negative, skipped = negative + look.negative, skipped + look.unresolved
         if look.change <= tolerance and not look.unresolved:
@@ -86,7 +80,7 @@ def parallel(
             moved = _move(prior, look, memory.step(look, damping), space)
         if moved is None:
             break
-        look = _look_at(sites, moved)
+        look = _look_at(sites, traits, moved)
     posterior = look.posterior
     return Rows(
         sweep, look.change, negative, skipped, look.unresolved,
@@ -165,7 +159,8 @@ def _move(prior: Prior, look: _Look, step: Array, space: str) -> Posterior | Non
     return None
 
 
-def _look_at(sites: Sites, posterior: Posterior) -> _Look:
+def _look_at(sites: Sites, traits: tuple[Flags, Flags], posterior: Posterior) -> _Look:
+    concave, differentiable = traits
     tau, nu = posterior.site_precision, posterior.site_shift
     mean, variance = posterior.eta_mean, np.maximum(posterior.eta_variance, 1e-300)
     left = 1.0 - tau * variance
@@ -176,18 +171,17 @@ def _look_at(sites: Sites, posterior: Posterior) -> _Look:
     with np.errstate(all="ignore"):
         log_z, tilted_mean, tilted_variance = sites.tilted(mu, lam)
         new_tau = 1.0 / tilted_variance - 1.0 / lam  # Qi04 (8)
-        if isinstance(sites, LOG_CONCAVE):
-            new_tau = np.maximum(new_tau, 0.0)  # less is rounding
+        new_tau = np.where(concave, np.maximum(new_tau, 0.0), new_tau)  # less is rounding
         new_nu = tilted_mean / tilted_variance - mu / lam  # Qi04 (9) times tau
-        known = (lam < SMALL) & (np.abs(tilted_variance - lam) <= KNOWN * lam)
-        known &= not isinstance(sites, StepSites)  # a flat site is no known eta; a step is flat
-        if known.any():
-            site = sites.derivatives(mu)  # the limit of Qi04 (8), (9), which would cancel here
-            new_tau = np.where(known, -site.second, new_tau)
-            new_nu = np.where(known, site.first - site.second * mu, new_nu)
+        settled = (lam < SMALL) & (np.abs(tilted_variance - lam) <= KNOWN * lam)
+        settled &= differentiable  # a flat site is no known eta; a step is flat
+        if settled.any():
+            site = expansion(sites, mu)  # the limit of Qi04 (8), (9), which would cancel here
+            new_tau = np.where(settled, -site.second, new_tau)
+            new_nu = np.where(settled, site.first - site.second * mu, new_nu)
         good &= np.isfinite(log_z) & np.isfinite(new_tau) & np.isfinite(new_nu)
         good &= tilted_variance > 0
-        rest = np.where(known, 1e-300, 1.0 / variance)  # sites of a known eta are judged alone
+        rest = np.where(settled, 1e-300, 1.0 / variance)  # sites of a known eta are judged alone
         moved = np.maximum(
             np.abs(new_tau - tau) / (np.abs(new_tau) + rest),
             np.abs(new_nu - nu) / (np.abs(new_nu) + np.sqrt(rest)),

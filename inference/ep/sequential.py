@@ -1,32 +1,50 @@
 """Sequential EP in machine code: one site after the other, each followed by a rank-one update.
 
-For sites whose tilted moments need no quadrature: Phi(sign eta / s), with s = 1 the probit and
-s = 0 the step function, and Gaussian sites. Notation for one row: (mean, variance) of eta under q,
-site exp(-tau eta^2 / 2 + nu eta), cavity N(mu, lambda), and z, h, c of the truncated normal.
+For sites of known families (`known_sites/kernels.py`); their cost is a rank-one update, plus some
+thirty evaluations of a site that has no closed form. Notation for one row: (mean, variance) of eta
+under q, site exp(-tau eta^2 / 2 + nu eta), cavity N(mu, lambda), and z, h, c of the truncated
+normal of a probit Phi(slope eta + shift), here with slope 1 and shift 0.
 
 | Qi, Minka, Picard & Ghahramani 2004 | code                                                    |
 |-------------------------------------|---------------------------------------------------------|
 | (4) cavity                           | lambda = v / (1 - tau v)                                |
 | (5) cavity                           | mu = mean - lambda (nu - tau mean)                      |
-| (6), (7), (8) with the *new* mean    | `_new_site`: 1 / tau = (s^2 + lambda (1 - c)) / c > s^2 |
-| (9)                                  | `_new_site`: nu = tau mu + (1 + lambda tau) rho         |
+| (6), (7), (8) with the *new* mean    | `_probit_site`: 1 / tau = (1 + lambda (1 - c)) / c > 1  |
+| (9)                                  | `_probit_site`: nu = tau mu + (1 + lambda tau) rho      |
+| (8), (9) of any other family         | `new_site`                                              |
 | (6) the update of V_w and m_w        | `sweep_weights`, `sweep_functions`                    |
 
 The prior is whitened (X = A C, K = C C'), so the weights' kernel starts from the unit matrix. Every
 few sweeps and before anything is returned q is made afresh from the sites, by Cholesky.
 """
 
-from math import erfc, exp, isfinite, log, log1p, sqrt
+from math import isfinite, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import STOP, Watch, aside, unwatched
+from ardvark.inference.known_sites.kernels import (
+    BASE_MEAN,
+    BASE_PRECISION,
+    BETA,
+    DOUBLE_EXPONENTIAL,
+    GAUSSIAN,
+    PROBIT,
+    STEP,
+    STUDENT,
+    row_of,
+    site_derivatives,
+    truncation,
+)
+from ardvark.inference.known_sites.known import KnownSites
+from ardvark.inference.known_sites.moments import tilted_site
+from ardvark.inference.running.threads import STOP, Watch, aside, unwatched
+from ardvark.inference.sites.arrays import Array
 
 __all__ = [
-    "GAUSSIAN",
+    "KNOWN",
+    "SMALL",
     "Settled",
     "fresh_functions",
     "fresh_weights",
@@ -37,10 +55,11 @@ __all__ = [
 ]
 
 REFRESH = 6  # sweeps between two fresh factorisations
-SQRT_HALF, SQRT_TWO_OVER_PI, HALF_LOG_TWO_PI = sqrt(0.5), sqrt(2.0 / np.pi), 0.5 * log(2 * np.pi)
 LONG = 1e8  # operations of one sweep, about a hundredth of a second
+NODES_COST = 1e4  # of the moments of one site, in the same unit
 MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
-GAUSSIAN = -1.0  # in the place of s: rows are (mean, precision) instead of (sign, -)
+KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
+SMALL = 1e-6  # variance above which matched moments do not cancel even then
 # No flag that would let the compiler forget NaN or infinity.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 
@@ -63,52 +82,34 @@ class Settled(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _truncation(z):  # type: ignore[no-untyped-def]
-    """H = N(z) / Phi(z), c = h (z + h) and 1 - c, each to full relative accuracy."""
-    if not z <= -2.0:  # NaN too: the loop below would not end
-        h = SQRT_TWO_OVER_PI * exp(-0.5 * z * z) / erfc(-SQRT_HALF * z)
-        c = h * (z + h)
-        return h, c, 1.0 - c
-    x = -z  # Abramowitz & Stegun 26.2.14: h = x + 1 / (x + e), e = 2 / (x + 3 / (x + ...))
-    terms = int(20.0 + 240.0 / (x * x))
-    rest = 0.5 * (sqrt(x * x + 4.0 * terms) - x)
-    for k in range(terms, 1, -1):
-        rest = k / (x + rest)
-    delta = 1.0 / (x + rest)
-    return x + delta, (x + delta) * delta, delta * (rest - delta)
+def _probit_site(noise, slope, shift, mu, lam):  # type: ignore[no-untyped-def]
+    """Natural parameters that match Phi(u) N(mu, lam), u = slope eta + shift, Qi04 (6) to (9)."""
+    centre, spread = slope * mu + shift, slope * slope * lam  # of u
+    scale = sqrt(noise + spread)
+    h, c, slack = truncation(centre / scale)  # Qi04 (7)
+    tau = c / (noise + spread * slack)  # Qi04 (8), no cancellation
+    nu = tau * centre + (1.0 + spread * tau) * h / scale  # Qi04 (9) times tau
+    return slope * slope * tau, slope * (nu - tau * shift)
 
 
 @njit(cache=True, error_model="numpy")
-def _log_cdf(z, h):  # type: ignore[no-untyped-def]
-    if z > 0.0:
-        return log1p(-0.5 * erfc(SQRT_HALF * z))
-    if z > -2.0:
-        return log(0.5 * erfc(-SQRT_HALF * z))
-    return -0.5 * z * z - HALF_LOG_TWO_PI - log(h)
-
-
-@njit(cache=True, error_model="numpy")
-def _new_site(n, s, label, extra, mu, lam):  # type: ignore[no-untyped-def]
-    """Natural parameters of the site that matches the tilted moments, Qi04 (6) to (9)."""
-    if s < 0.0:
-        return extra[n], extra[n] * label[n]
-    scale = sqrt(s * s + lam)
-    z = label[n] * mu / scale  # Qi04 (7)
-    h, c, slack = _truncation(z)
-    tau = c / (s * s + lam * slack)  # Qi04 (8), no cancellation
-    if tau > MOST_PRECISION:
-        return np.nan, np.nan
-    return tau, tau * mu + (1.0 + lam * tau) * label[n] * h / scale  # Qi04 (9) times tau
-
-
-@njit(cache=True, error_model="numpy")
-def _log_mass(n, s, label, extra, mu, lam):  # type: ignore[no-untyped-def]
-    if s < 0.0:
-        ratio = extra[n] * lam
-        gap = label[n] - mu
-        return -0.5 * (log1p(ratio) + extra[n] * gap * gap / (1.0 + ratio))
-    z = label[n] * mu / sqrt(s * s + lam)
-    return _log_cdf(z, _truncation(z)[0])
+def new_site(code, row, mu, lam):  # type: ignore[no-untyped-def]
+    """Natural parameters of the site that matches the tilted moments."""
+    b = row[BASE_PRECISION]
+    if code == GAUSSIAN:
+        return row[1] + b, row[1] * row[0] + b * row[BASE_MEAN]
+    if (code == PROBIT or code == STEP) and b == 0.0:
+        noise, shift = (1.0, row[1]) if code == PROBIT else (0.0, 0.0)
+        tau, nu = _probit_site(noise, row[0], shift, mu, lam)
+        return (np.nan, np.nan) if tau > MOST_PRECISION else (tau, nu)
+    _, mean, variance = tilted_site(code, row, mu, lam)
+    if lam < SMALL and abs(variance - lam) <= KNOWN * lam and code != DOUBLE_EXPONENTIAL:
+        first, second, _ = site_derivatives(code, row, mu)
+        return -second, first - second * mu  # the limit of what follows, which would cancel
+    tau = 1.0 / variance - 1.0 / lam  # Qi04 (8)
+    if b == 0.0 and code != STUDENT and code != BETA:
+        tau = max(tau, 0.0)  # of a log-concave site; less is rounding
+    return tau, mean / variance - mu / lam  # Qi04 (9) times tau
 
 
 @njit(cache=True, error_model="numpy")
@@ -120,7 +121,7 @@ def _moved(new_tau, new_nu, tau, nu, variance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping, watch):  # type: ignore[no-untyped-def]
+def sweep_weights(X, eta_0, code, table, tau, nu, V, m, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and m are of the whitened weights. Change, negative cavities."""
     rows, k = X.shape
     worst, negative, improper = 0.0, 0, 0
@@ -145,7 +146,7 @@ def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping, watch):  # 
             continue
         lam = variance / left  # Qi04 (4)
         mu = mean - lam * (nu[n] - tau[n] * mean)  # Qi04 (5)
-        new_tau, new_nu = _new_site(n, s, label, extra, mu, lam)
+        new_tau, new_nu = new_site(code[n], row_of(table, n), mu, lam)
         if not (isfinite(new_tau) and isfinite(new_nu)):
             improper += 1
             continue
@@ -164,7 +165,7 @@ def sweep_weights(X, eta_0, s, label, extra, tau, nu, V, m, damping, watch):  # 
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def sweep_functions(s, label, extra, tau, nu, V, eta, damping, watch):  # type: ignore[no-untyped-def]
+def sweep_functions(code, table, tau, nu, V, eta, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and eta are of the predictor itself."""
     rows = len(tau)
     worst, negative, improper = 0.0, 0, 0
@@ -180,7 +181,7 @@ def sweep_functions(s, label, extra, tau, nu, V, eta, damping, watch):  # type: 
             continue
         lam = variance / left
         mu = mean - lam * (nu[n] - tau[n] * mean)
-        new_tau, new_nu = _new_site(n, s, label, extra, mu, lam)
+        new_tau, new_nu = new_site(code[n], row_of(table, n), mu, lam)
         if not (isfinite(new_tau) and isfinite(new_nu)):
             improper += 1
             continue
@@ -261,7 +262,7 @@ def fresh_functions(S, eta_0, tau, nu):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _look(s, label, extra, tau, nu, eta, variance, left, r):  # type: ignore[no-untyped-def]
+def _look(code, table, tau, nu, eta, variance, left, r):  # type: ignore[no-untyped-def]
     """Cavities and log masses from a fresh q, and the relative residual of the fixed point."""
     rows = len(tau)
     mu, lam, log_z = np.empty(rows), np.empty(rows), np.empty(rows)
@@ -272,26 +273,27 @@ def _look(s, label, extra, tau, nu, eta, variance, left, r):  # type: ignore[no-
             lam[n] = mu[n] = log_z[n] = np.nan
             continue
         lam[n] = variance[n] / left[n]
+        row = row_of(table, n)
         mu[n] = eta[n] - lam[n] * r[n]
-        new_tau, new_nu = _new_site(n, s, label, extra, mu[n], lam[n])
+        new_tau, new_nu = new_site(code[n], row, mu[n], lam[n])
         if not (isfinite(new_tau) and isfinite(new_nu)):
             unresolved += 1
             lam[n] = mu[n] = log_z[n] = np.nan
             continue
         worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], max(variance[n], 1e-300)))
-        log_z[n] = _log_mass(n, s, label, extra, mu[n], lam[n])
+        log_z[n] = tilted_site(code[n], row, mu[n], lam[n])[0]
     return mu, lam, log_z, worst, unresolved
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+def _run_weights(X, eta_0, code, table, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
     V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
             change, negative, improper = sweep_weights(
-                X, eta_0, s, label, extra, tau, nu, V, m, damping, watch
+                X, eta_0, code, table, tau, nu, V, m, damping, watch
             )
             done += 1
             met += negative
@@ -307,23 +309,21 @@ def _run_weights(X, eta_0, s, label, extra, tau, nu, damping, tolerance, max_swe
                 variance[n] = np.dot(root[n], root[n])
             left = 1.0 - tau * variance
             r = nu - tau * eta
-            mu, lam, log_z, change, unresolved = _look(
-                s, label, extra, tau, nu, eta, variance, left, r
-            )
+            mu, lam, log_z, change, unresolved = _look(code, table, tau, nu, eta, variance, left, r)
             settled = change <= tolerance and unresolved == 0
             if settled or done >= max_sweeps or watch[STOP]:
                 return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+def _run_functions(S, eta_0, code, table, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
     rows = len(tau)
     met, skipped, done = 0, 0, 0
     V, eta, left, r, half = fresh_functions(S, eta_0, tau, nu)
     while True:
         for _ in range(REFRESH):
             change, negative, improper = sweep_functions(
-                s, label, extra, tau, nu, V, eta, damping, watch
+                code, table, tau, nu, V, eta, damping, watch
             )
             done += 1
             met += negative
@@ -336,9 +336,7 @@ def _run_functions(S, eta_0, s, label, extra, tau, nu, damping, tolerance, max_s
             for n in range(rows):
                 strong = tau[n] * S[n, n] > 1.0  # of two equal forms the one that rounds less
                 variance[n] = (1.0 - left[n]) / tau[n] if strong else V[n, n]
-            mu, lam, log_z, change, unresolved = _look(
-                s, label, extra, tau, nu, eta, variance, left, r
-            )
+            mu, lam, log_z, change, unresolved = _look(code, table, tau, nu, eta, variance, left, r)
             settled = change <= tolerance and unresolved == 0
             if settled or done >= max_sweeps or watch[STOP]:
                 return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
@@ -348,7 +346,7 @@ def sequential(
     picture: Array,
     in_functions: bool,
     eta_0: Array,
-    kind: tuple[float, Array, Array],
+    sites: KnownSites,
     start: tuple[Array, Array],
     settings: tuple[float, float, int],
 ) -> Settled:
@@ -358,10 +356,10 @@ def sequential(
     ----------
     picture
         X = A C (N, k) of the whitened weights; in function space S = A K A' (N, N).
-    kind
-        s and (sign, -) of Phi(sign eta / s); or GAUSSIAN and (mean, precision).
+    sites
+        Of known families; in function space log-concave ones only, whose tau stay >= 0.
     start
-        Site precisions (>= 0) and shifts to begin with.
+        Site precisions and shifts to begin with.
     settings
         Damping, tolerance, most sweeps.
     """
@@ -370,11 +368,16 @@ def sequential(
     picture = np.ascontiguousarray(picture)
 
     def work(watch: Watch) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = run(picture, eta_0, *kind, tau, nu, *settings, watch)
+        found: tuple[Any, ...] = run(
+            picture, eta_0, sites.code, sites.table, tau, nu, *settings, watch
+        )
         return found
 
     rows, k = picture.shape
-    long = 2.0 * rows * k * k > LONG  # else even most sweeps end in two seconds
+    long = 2.0 * rows * k * k + NODES_COST * rows > LONG  # else most sweeps end in two seconds
+    if long:
+        by_nodes = rows - np.isin(sites.code, (GAUSSIAN, PROBIT, STEP)).sum()
+        long = 2.0 * rows * k * k + NODES_COST * by_nodes > LONG
     done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = (
         aside(work) if long else work(unwatched())
     )

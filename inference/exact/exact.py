@@ -34,7 +34,8 @@ from scipy.linalg import cho_factor, cho_solve
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.exact.truncated_normal import TruncatedNormal, log_mean
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import Array, GaussianSites, ProbitSites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites, ProbitSites
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import condition
 
@@ -77,7 +78,7 @@ class Exact:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     min_acceptance: float = 1e-3
     pilot: int = 2000
 

@@ -33,15 +33,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import STOP, Watch, aside, unwatched
+from ardvark.inference.running.threads import STOP, Watch, aside, unwatched
+from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = ["Proposals", "TruncatedNormal", "draw_above", "log_mean", "standard_excess"]
 
-Order = NDArray[np.signedinteger[Any]]
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 TAIL = 5.0  # beyond: continued fraction instead of erfc; the loss by r = h - a is two digits there
@@ -345,7 +343,7 @@ def _dot(left: Array, right: Array, length: int) -> float:
 @_compiled
 def _ordered_factor(
     covariance: Array, lower: Array, watch: Watch
-) -> tuple[Array, Order, Array, Array]:
+) -> tuple[Array, Index, Array, Array]:
     """Cholesky factor with the least likely bound first, its order, a feasible z and its slack.
 
     Each step takes the variable whose bound is least likely to be met given that the ones before

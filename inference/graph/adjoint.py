@@ -6,24 +6,24 @@ function contracts the two:
 
     d log Z / dθ = m̄·dm0/dθ + P̄·dP0/dθ + Ā·dA/dθ + ō·do/dθ + Σ_n c0 dℓ_n + c1 dℓ'_n + c2 dℓ''_n
 
-θ is on its natural scale; `unconstrain` and `constrain` lead to the real line, where optimisers
-live.
+θ is on its natural scale; `chart` (`chart.py`) leads to one vector on the real line, where
+optimisers live, `unconstrain` and `constrain` do so by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.logprob.utils import replace_rvs_by_values
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import built_once, compile_graph
+from ardvark.inference.graph.chart import Chart, Transforms
+from ardvark.inference.pymc_models.compile import built_once, compile_graph, differentiable
 from ardvark.inference.sites.approximation import Cotangents
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 
 if TYPE_CHECKING:
     from ardvark.inference.graph.latent import LatentGaussian
@@ -47,6 +47,12 @@ class Adjoint:
     def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:
         """Gradient in θ (natural scale) from the adjoint in the arrays."""
         bar, values = cotangents, self.latent.ordered(theta)
+        linked: list[tuple[Callable[..., list[Array]], Array, Array]] = []
+        if self.latent.chained:
+            bar, map_bar = self._along_chain(theta, bar)
+            linked.append((self._pull_means, map_bar, bar.mean))
+        if self.latent.eta_depends:
+            linked.append((self._pull_map, bar.projection, bar.offset))
         total = self._pull(
             bar.mean,
             np.zeros(0) if bar.precision is None else bar.precision,
@@ -57,26 +63,46 @@ class Adjoint:
             bar.site_second,
             *values,
         )
-        if self.latent.eta_depends:
-            for rows, shares in self._map_parts(bar):
-                parts = self._pull_map(rows, shares, *values)
+        for pulled, map_bar, offset_bar in linked:
+            for rows, shares in self._map_parts(map_bar, offset_bar):
+                parts = pulled(rows, shares, *values)
                 total = [np.asarray(t) + p for t, p in zip(total, parts, strict=True)]
         return self._named(total)
 
-    def _map_parts(self, bar: Cotangents) -> Iterator[tuple[Array, Array]]:
-        """Weights to push through eta and the cotangent of each: the offset, then the columns of A.
+    def _along_chain(self, theta: Theta, bar: Cotangents) -> tuple[Cotangents, Array]:
+        """Adjoints of c, D and M from those of m0 = T c and K = T D T', T = (I - M)^-1.
 
-        Only columns that matter, a few at a time: the gradient of one is of the size of A.
+        c̄ = T' m̄,    D̄ = T' K̄ T,    M̄ = T' (2 K̄ K + m̄ m0')
         """
-        columns = np.flatnonzero(bar.projection.any(axis=0))
+        towards, mean, covariance = self.latent.chain(theta)
+        assert bar.covariance is not None
+        symmetric = 0.5 * (bar.covariance + bar.covariance.T)
+        own = towards.T @ symmetric @ towards
+        linked = towards.T @ (2.0 * symmetric @ covariance + np.outer(bar.mean, mean))
+        return bar._replace(mean=towards.T @ bar.mean, covariance=own), linked
+
+    def _map_parts(self, map_bar: Array, offset_bar: Array) -> Iterator[tuple[Array, Array]]:
+        """Weights to push through an affine map, and cotangents: the offset, then the columns.
+
+        Only columns that matter, a few at a time: the gradient of one is of the size of the map.
+        """
+        columns = np.flatnonzero(map_bar.any(axis=0))
         d = self.latent.n_weights
-        yield np.zeros((1, d)), (bar.offset - bar.projection.sum(axis=1))[None, :]
-        size = max(1, _ELEMENTS // bar.projection.size)
+        yield np.zeros((1, d)), (offset_bar - map_bar.sum(axis=1))[None, :]
+        size = max(1, _ELEMENTS // map_bar.size)
         for begin in range(0, len(columns), size):
             part = columns[begin : begin + size]
             rows = np.zeros((len(part), d))
             rows[np.arange(len(part)), part] = 1.0
-            yield rows, np.ascontiguousarray(bar.projection[:, part].T)
+            yield rows, np.ascontiguousarray(map_bar[:, part].T)
+
+    @built_once
+    def _pull_means(self) -> Callable[..., list[Array]]:
+        theta = self.latent.reading.theta
+        rows, shares = (pt.matrix(name, dtype="float64") for name in ("U", "C"))
+        total = (self.latent.batched_means(rows) * shares).sum()
+        gradient = pt.grad(total, theta, disconnected_inputs="ignore")
+        return compile_graph([rows, shares, *theta], gradient)
 
     @built_once
     def _pull_map(self) -> Callable[..., list[Array]]:
@@ -96,11 +122,13 @@ class Adjoint:
         total = self._prior_part(mean, precision, covariance)
         if depends(reading.cut, reading.theta):
             value = vectorize_graph(reading.cut, {reading.inside: at})
-            first = pt.grad(value.sum(), at)  # rows are separable
-            second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
+            with differentiable(f"log p({self.latent.observed})"):
+                first = pt.grad(value.sum(), at)  # rows are separable
+                second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
             total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
         inputs = [mean, precision, covariance, at, c0, c1, c2]
-        gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
+        with differentiable(f"log p({self.latent.observed})"):
+            gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
         return compile_graph([*inputs, *reading.theta], gradient)
 
     def _prior_part(self, mean: Any, precision: Any, covariance: Any) -> Any:
@@ -111,10 +139,11 @@ class Adjoint:
         ):
             block, shape = latent.blocks[name], latent.shapes[name]
             scale = scale.astype("float64")
-            total += (mu * mean[block].reshape(shape)).sum()
+            if not latent.chained:
+                total += (mu * mean[block].reshape(shape)).sum()
             if dense:
                 total += (scale * covariance[block, block]).sum()
-            elif any(reading.dense):
+            elif any(reading.dense) or latent.chained:
                 total += (scale**2 * pt.diagonal(covariance)[block].reshape(shape)).sum()
             else:
                 total += (scale**-2 * precision[block].reshape(shape)).sum()
@@ -128,44 +157,27 @@ class Adjoint:
     @built_once
     def _log_prior(self) -> Callable[..., list[Array]]:
         reading = self.latent.reading
-        inside = (*reading.weights, reading.observed)
+        inside = {*reading.weights, *(part.name for part in reading.rows)}
         terms = [term for name, term in reading.terms.items() if name not in inside]
-        total = sum((term.sum() for term in terms), pt.constant(0.0))
+        total = sum((term.sum() for term in (*terms, *reading.excess)), pt.constant(0.0))
         gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
         return compile_graph(reading.theta, [total, *gradient])
 
     # Natural scale <-> the real line ----------------------------------------------------------
 
-    def unconstrain(self, theta: Theta) -> dict[str, Array]:
-        """Natural-scale θ to the real line, by the transforms of the graph."""
-        return self._named(self._chart[0](*self.latent.ordered(theta)))
-
-    def constrain(self, free: Theta) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Real-line values to natural-scale θ, and the elementwise derivative dθ/du."""
-        n = len(self.latent.hyper)
-        out = self._chart[1](*(free[name] for name in self.latent.hyper))
-        return self._named(out[:n]), self._named(out[n:])
-
     @built_once
-    def _chart(self) -> tuple[Callable[..., list[Array]], Callable[..., list[Array]]]:
-        model, theta = self.latent.model, self.latent.reading.theta
-        known = {model[n]: v for n, v in zip(self.latent.hyper, theta, strict=True)}
-        forward: list[Any] = []
-        backward: list[Any] = []
-        free = []
-        for name, natural in zip(self.latent.hyper, theta, strict=True):
-            rv, u = model[name], natural.type(name=f"{name}_free")
-            transform = model.rvs_to_transforms[rv]
-            arguments = replace_rvs_by_values(
-                list(rv.owner.inputs), rvs_to_values=known, rvs_to_transforms={}
-            )
-            free.append(u)
-            forward.append(natural if transform is None else transform.forward(natural, *arguments))
-            # A transform's bounds may hold earlier hyperparameters: those are known by now.
-            bounds = clone_replace(arguments, dict(zip(theta, backward, strict=False)))
-            backward.append(u if transform is None else transform.backward(u, *bounds))
-        slopes = [
-            pt.grad(b.sum(), u) if u.dtype.startswith("float") else pt.zeros_like(u)
-            for b, u in zip(backward, free, strict=True)
-        ]
-        return compile_graph(theta, forward), compile_graph(free, [*backward, *slopes])
+    def transforms(self) -> Transforms:
+        """The transforms of the graph, compiled on first use."""
+        return Transforms(self.latent)
+
+    def chart(self, names: Sequence[str] | None = None, known: Theta | None = None) -> Chart:
+        """The named hyperparameters (all) as one vector on PyMC's unconstrained scale."""
+        return Chart(self.transforms, names, known)
+
+    def unconstrain(self, theta: Theta) -> dict[str, Array]:
+        """Natural-scale θ to the real line by name, by the transforms of the graph."""
+        return self._named(self.transforms.forward(*self.latent.ordered(theta)))
+
+    def constrain(self, free: Theta) -> dict[str, Array]:
+        """Real-line values by name to natural-scale θ."""
+        return self._named(self.transforms.backward(*(free[name] for name in self.latent.hyper)))

@@ -3,18 +3,20 @@
 Random points cannot tell `clip(X @ w, -50, 50)` from `X @ w`; this walk can. It knows the
 operations that keep a map affine and names the first one that it does not know.
 
-Graph layer: with `read.py` the only place that walks a graph.
+`Notes` has the answer for every node of a graph from one pass over it, inputs first: graphs may be
+thousands of nodes deep, so nothing here calls itself along a path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.traversal import walk
+from pytensor.graph.traversal import toposort, walk
+from pytensor.tensor import TensorConstant
 
-__all__ = ["depends", "first_nonaffine", "operation"]
+__all__ = ["Note", "Notes", "depends", "first_nonaffine", "operation", "parents"]
 
 # Affine if every input is: sums, moves of elements, views.
 _LINEAR = {
@@ -81,63 +83,108 @@ def operation(op: Any) -> str:
             "BlockwiseWithCoreShape",
         ):
             return operation(getattr(op, inner))
-    return type(op).__name__
+    name = type(op).__name__
+    return "CumProd" if name == "CumOp" and op.mode == "mul" else name
 
 
-def depends(variable: Any, on: Iterable[Any]) -> bool:
-    """Whether the *value* of `variable` depends on any of `on`; a shape is no dependence."""
+def parents(node: Any) -> list[Any]:
+    """Inputs on whose value the outputs of an operation depend; a shape is no dependence."""
+    if type(node.op).__name__ in _SHAPES:
+        return []
+    # Second gives its second input in the shape of the first.
+    return list(node.inputs[1:] if operation(node.op) == "Second" else node.inputs)
+
+
+def depends(variable: Any, on: Iterable[Any], stop: Collection[Any] = ()) -> bool:
+    """Whether the *value* of `variable` depends on any of `on`; a shape is no dependence.
+
+    What lies behind a variable of `stop` does not count.
+    """
     on = set(on)
 
-    def parents(v: Any) -> Any:
-        if v in on or v.owner is None or type(v.owner.op).__name__ in _SHAPES:
-            return None
-        return v.owner.inputs
+    def above(v: Any) -> Any:
+        return None if v in on or v in stop or v.owner is None else parents(v.owner)
 
-    return any(v in on for v in walk([variable], parents))
+    return any(v in on for v in walk([variable], above))
 
 
-def first_nonaffine(variable: Any, on: Iterable[Any]) -> str | None:
+class Note(NamedTuple):
+    """What is known of a node."""
+
+    held: frozenset[Any]  # which of the variables its value depends on
+    fault: str | None  # the operation that makes it not affine in them
+    number: int  # equal for nodes that are the same expression
+
+
+class Notes:
+    """Notes on the nodes of a graph: what they hold of `on`, and whether they are affine in it."""
+
+    def __init__(self, on: Iterable[Any], stop: Collection[Any] = ()) -> None:
+        self.on = frozenset(on)
+        self.stop = self.on.union(stop)
+        self._known: dict[Any, Note] = {}
+        self._numbers: dict[Any, int] = {}
+
+    def __getitem__(self, variable: Any) -> Note:
+        """The note on a node; those on all nodes behind it are made on the way."""
+        if variable not in self._known:
+            for node in toposort([variable], blockers={*self.stop, *self._known}):
+                self._write(node)
+            if variable not in self._known:
+                self._known[variable] = self._leaf(variable)
+        return self._known[variable]
+
+    def _leaf(self, variable: Any) -> Note:
+        held = self.on.intersection([variable])
+        known = isinstance(variable, TensorConstant)
+        key = (variable.type, variable.signature()) if known else variable
+        return Note(held, None, self._number(key))
+
+    def _number(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _write(self, node: Any) -> None:
+        notes = []
+        for variable in node.inputs:
+            if variable not in self._known:
+                self._known[variable] = self._leaf(variable)
+            notes.append(self._known[variable])
+        counted = set(map(id, parents(node)))
+        pairs = zip(notes, node.inputs, strict=True)
+        carrying = [bool(note.held) and id(v) in counted for note, v in pairs]
+        held = frozenset[Any]().union(*(n.held for n, c in zip(notes, carrying, strict=True) if c))
+        fault = _fault(node.op, carrying) if held else None
+        for note, carries in zip(notes, carrying, strict=True):
+            fault = fault or (note.fault if carries else None)
+        for place, output in enumerate(node.outputs):
+            if output not in self.stop:
+                number = self._number((node.op, place, *(n.number for n in notes)))
+                self._known[output] = Note(held, fault, number)
+
+
+def first_nonaffine(variable: Any, on: Iterable[Any], stop: Collection[Any] = ()) -> str | None:
     """Name of the first operation that makes `variable` not affine in `on`, None if it is."""
-    on = set(on)
-    seen: set[Any] = set()
-
-    def visit(v: Any) -> str | None:
-        if v in on or v in seen or v.owner is None or not depends(v, on):
-            return None
-        seen.add(v)
-        return _check(v.owner, [depends(i, on) for i in v.owner.inputs], visit)
-
-    return visit(variable)
+    return Notes(on, stop)[variable].fault
 
 
-def _check(node: Any, dependent: list[bool], visit: Callable[[Any], str | None]) -> str | None:
-    """Check one operation; then the inputs that carry the weights."""
-    op, name = node.op, operation(node.op)
+def _fault(op: Any, dependent: list[bool]) -> str | None:
+    """Name of an operation that is not affine in its dependent inputs."""
+    name = operation(op)
     if isinstance(op, OpFromGraph):  # einsum is one
-        inner = {i for i, d in zip(op.inner_inputs, dependent, strict=True) if d}
-        for output in op.inner_outputs:
-            if (found := first_nonaffine(output, inner)) is not None:
-                return found
-    elif name in _LINEAR:
-        pass
-    elif name in _LINEAR_IN_FIRST:
-        if any(dependent[1:]):
-            return name
-    elif name in _LINEAR_IN_SECOND:
-        if dependent[0] or any(dependent[2:]):
-            return name
-    elif name in _LINEAR_BUT_FIRST:
-        if dependent[0]:
-            return name
-    elif name in _LINEAR_IN_FIRST_TWO:
-        if any(dependent[2:]):
-            return name
-    elif name in _BILINEAR:
-        if sum(dependent) > 1:
-            return f"{name} of two terms that both hold the weights"
-    else:
-        return name
-    for parent, needed in zip(node.inputs, dependent, strict=True):
-        if needed and (found := visit(parent)) is not None:
-            return found
-    return None
+        inner = [i for i, d in zip(op.inner_inputs, dependent, strict=True) if d]
+        notes = Notes(inner)
+        return next((notes[o].fault for o in op.inner_outputs if notes[o].fault), None)
+    if name in _LINEAR or name == "Second":
+        return None
+    if name in _BILINEAR:
+        return f"{name} of two terms that both hold the weights" if sum(dependent) > 1 else None
+    for known, free in (
+        (_LINEAR_IN_FIRST, slice(1, None)),
+        (_LINEAR_BUT_FIRST, slice(0, 1)),
+        (_LINEAR_IN_FIRST_TWO, slice(2, None)),
+    ):
+        if name in known:
+            return name if any(dependent[free]) else None
+    if name in _LINEAR_IN_SECOND:
+        return name if dependent[0] or any(dependent[2:]) else None
+    return name

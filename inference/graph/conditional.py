@@ -9,7 +9,6 @@ infinite precision is simply not there. This is the reference for an approximati
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from threading import get_ident
 from typing import Any
@@ -22,15 +21,11 @@ from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import kept_with
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior
 
 __all__ = ["ConditionalModel", "conditional_model"]
-
-# One small model for each reading, number of weights and thread: a second fit only hands new data
-# over, and no thread writes into the model of another.
-_Kept = dict[tuple[int, int], Any]
-_KEPT: weakref.WeakKeyDictionary[LatentGaussian, _Kept] = weakref.WeakKeyDictionary()
 
 
 class ConditionalModel:
@@ -64,13 +59,16 @@ def conditional_model(latent: LatentGaussian, theta: Mapping[str, Any]) -> Condi
         **{f"theta_{name}": np.asarray(theta[name], float) for name in latent.hyper},
         **{f"data_{i}": v.get_value() for i, v in enumerate(shared)},
     }
-    kept, place = _KEPT.setdefault(latent, {}), (size, get_ident())
-    if place not in kept:
-        kept[place] = _build(latent, size, values, log_sites, eta, shared)
-    else:
-        for name, value in values.items():
-            kept[place][name].set_value(value)
-    return ConditionalModel(kept[place], prior)
+    # One small model for each reading, number of weights and thread: a second fit only hands new
+    # data over, and no thread writes into the model of another.
+    model = kept_with(
+        latent,
+        ("conditional", size, get_ident()),
+        lambda: _build(latent, size, values, log_sites, eta, shared),
+    )
+    for name, value in values.items():
+        model[name].set_value(value)
+    return ConditionalModel(model, prior)
 
 
 def _build(

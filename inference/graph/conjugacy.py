@@ -11,22 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytensor.tensor as pt
 
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import compile_graph
 from ardvark.inference.graph.gamma_form import first_other_form
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import compile_graph, kept_with
+from ardvark.inference.sites.arrays import Array
 
 if TYPE_CHECKING:
     from ardvark.inference.graph.latent import LatentGaussian
 
 __all__ = ["GammaConditional", "ard_precisions", "gamma_conditional", "gamma_conditionals"]
-
-_SLOPES: WeakKeyDictionary[LatentGaussian, dict[str, Any]] = WeakKeyDictionary()
 
 
 class GammaConditional(NamedTuple):
@@ -39,7 +36,7 @@ class GammaConditional(NamedTuple):
 def ard_precisions(latent: LatentGaussian) -> dict[str, str]:
     """Hyperparameters that are the precisions of one zero-mean block each: name → block."""
     reading = latent.reading
-    if any(reading.dense):
+    if any(reading.dense) or latent.chained:
         return {}
     start, found = latent.initial_theta(), {}
     for name, variable in zip(latent.hyper, reading.theta, strict=True):
@@ -116,7 +113,7 @@ def _slope_of(
 ) -> Callable[[Array], Array]:
     """α f'(α) as a function of α, everything else as it is."""
     slope, place = _compiled_slope(latent, name), latent.hyper.index(name)
-    blocks, values = latent.split(np.asarray(w, float)).values(), latent.ordered(theta)
+    blocks, values = latent.in_blocks(np.asarray(w, float)).values(), latent.ordered(theta)
 
     def weighted(x: Array) -> Array:
         return x * np.asarray(slope(*blocks, *values[:place], x, *values[place + 1 :]))
@@ -126,11 +123,12 @@ def _slope_of(
 
 def _compiled_slope(latent: LatentGaussian, name: str) -> Any:
     """Gradient of the joint log density in one hyperparameter; kept with the reading."""
-    known = _SLOPES.setdefault(latent, {})
-    if name not in known:
+
+    def compiled() -> Any:
         reading = latent.reading
         variable = reading.theta[latent.hyper.index(name)]
         terms = [term for term in reading.terms.values() if depends(term, [variable])]
         slope = pt.grad(sum((term.sum() for term in terms), pt.constant(0.0)), variable)
-        known[name] = compile_graph([*reading.w, *reading.theta], slope)
-    return known[name]
+        return compile_graph([*reading.w, *reading.theta], slope)
+
+    return kept_with(latent, ("slope", name), compiled)

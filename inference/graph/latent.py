@@ -5,68 +5,143 @@ Every function is compiled when it is first needed and reads the data at call ti
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.initial_point import make_initial_point_fn
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from scipy.special import gammaln
 
-from ardvark.errors import InputError
+from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference.graph.adjoint import Adjoint
-from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import built_once, compile_graph, quick
+from ardvark.inference.graph.affine import depends, operation
 from ardvark.inference.graph.conjugacy import GammaConditional, ard_precisions, gamma_conditionals
+from ardvark.inference.known_sites.recognition import Group, recognise
+from ardvark.inference.pymc_models.compile import (
+    built_once,
+    compile_graph,
+    differentiable,
+    named_tensor,
+)
+from ardvark.inference.pymc_models.fingerprint import observed_values
 from ardvark.inference.sites.approximation import Cotangents
-from ardvark.inference.sites.likelihoods import Array, Derivatives, GraphSites, Sites, recognise
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import Derivatives, GraphSites, Sites
 from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.softmax import SoftmaxSites
 
-__all__ = ["LatentGaussian", "Reading", "WeakModel"]
+__all__ = ["LatentGaussian", "Line", "ModelHere", "Reading", "Rows", "stacked"]
 
 _CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d)
+
+_SEEN_THROUGH = {
+    "DimShuffle",
+    "ExpandDims",
+    "Squeeze",
+    "SpecifyShape",
+    "Cast",
+    "Identity",
+    "ViewOp",
+    "Alloc",
+    "Reshape",
+    "TensorFromScalar",
+    "ScalarFromTensor",
+}
+_INDEXED = {"Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1"}
 
 Theta = Mapping[str, Any]
 
 
-class WeakModel:
-    """A reference that does not keep its model alive, and dies in another process."""
+class Chain(NamedTuple):
+    """Blocks whose prior means hold others: T = (I - M)^-1, and the joint prior T c, T D T'."""
+
+    towards: Array
+    mean: Array
+    covariance: Array
+
+
+class ModelHere:
+    """The model that was read, in this process; a reading that is sent elsewhere goes without."""
 
     def __init__(self, model: Any = None) -> None:
-        self._model = (lambda: None) if model is None else weakref.ref(model)
+        self._model = model
 
     def __call__(self) -> Any:
-        """Give the model, None if it is gone."""
-        return self._model()
+        """Give the model, None in another process."""
+        return self._model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a dead reference: a step method in a worker needs the arrays alone."""
-        return WeakModel, ()
+        """Pickle without the model: a step method in a worker needs the arrays alone."""
+        return ModelHere, ()
+
+
+class Rows(NamedTuple):
+    """Rows of sites that come from one place: an observed variable, a potential, a prior."""
+
+    name: str
+    kind: str  # "observed" | "potential" | "prior"
+    predictor: str | None  # its name in the graph, if it has one
+    eta: Any
+    cut_at: Any  # a free eta ...
+    cut: Any  # ... and the log sites there
+    log_sites: Callable[[Any], Any] | None  # of another observed value
+    observed_value: Any
+    coupled: bool = False  # a softmax over the last axis of eta
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The parts of a graph, with natural-scale inputs in place of its free variables."""
 
-    model: WeakModel  # the cache of readings must not keep a model alive
-    predictor: str
-    observed: str
+    model: ModelHere
+    rows: list[Rows]
     weights: tuple[str, ...]
     hyper: tuple[str, ...]
+    marginalised: tuple[str, ...]  # free variables that nothing observed depends on
+    reasons: dict[str, str]  # why a variable with a Gaussian prior is a hyperparameter
+    kinds: dict[str, str]  # distribution of every random variable
     w: list[Any]  # inputs of the blocks
     theta: list[Any]  # inputs of the hyperparameters
     priors: list[tuple[Any, Any]]  # (mean, sd) of a block, or (mean, covariance) of a dense one
     dense: list[bool]
-    eta: Any
-    cut: Any  # log sites ...
-    inside: Any  # ... of this free eta
-    label: tuple[Any, Callable[[Any], Any]]  # a free observed value, and log sites of it
-    observed_value: Any
+    eta: Any  # all rows, one vector
+    inside: Any  # a free eta ...
+    cut: Any  # ... and the log sites there
     terms: dict[str, Any]  # the model's own log density, by variable
+    start: dict[str, Array]  # support points of the free variables
+    lines: dict[str, Line]  # blocks that live on another scale than the graph's
+    excess: list[Any]  # what unnormalised priors of blocks have more than a Gaussian, in θ alone
+
+
+class Line(NamedTuple):
+    """A linear change of scale of one block, both ways, as graphs."""
+
+    free: Any
+    natural: Any  # the block on the graph's scale, as a function of `free`
+    given: Any
+    line: Any  # and back, as a function of `given`
+
+
+def stacked(rows: list[Rows], ws: list[Any], shapes: list[tuple[int, ...]]) -> tuple[Any, Any, Any]:
+    """All rows as one vector: eta, a free eta, and the log sites there."""
+    if len(rows) == 1 and rows[0].eta.ndim == 1:
+        return rows[0].eta, rows[0].cut_at, rows[0].cut
+    inside = pt.vector("eta_input", dtype="float64")
+    at_zero = {w: pt.zeros(shape) for w, shape in zip(ws, shapes, strict=True)}
+    replacements, cuts, stop = {}, [], pt.constant(0)
+    for part in rows:
+        [still] = clone_replace([part.eta], at_zero)  # for its shape
+        begin, stop = stop, stop + still.size
+        replacements[part.cut_at] = inside[begin:stop].reshape(still.shape, ndim=still.ndim)
+        cuts.append(part.cut)
+    eta = pt.concatenate([part.eta.reshape((-1,)) for part in rows])
+    cuts = clone_replace(cuts, replacements, rebuild_strict=False)
+    return eta, inside, pt.concatenate([cut.reshape((-1,)) for cut in cuts])
 
 
 class LatentGaussian:
@@ -74,31 +149,49 @@ class LatentGaussian:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.predictor, self.observed = reading.predictor, reading.observed
+        first = reading.rows[0]
+        self.predictor = first.predictor or "the predictor"
+        self.observed = first.name
         self.weights, self.hyper = reading.weights, reading.hyper
         self.eta_depends = depends(reading.eta, reading.theta)
-        self.shapes = {name: np.shape(value) for name, value in self._start.items()}
+        # Whether the prior mean of a block holds another: the blocks are a chain.
+        self.chained = any(depends(mean, reading.w) for mean, _ in reading.priors)
+        self.shapes = {name: np.shape(value) for name, value in reading.start.items()}
+        for name, line in reading.lines.items():
+            self.shapes[name] = _static(line.free)
         stops = np.cumsum([int(np.prod(self.shapes[n])) for n in self.weights]).tolist()
         starts = [0, *stops[:-1]]
         self.blocks = {n: slice(*ab) for n, *ab in zip(self.weights, starts, stops, strict=True)}
         self.n_weights: int = stops[-1]
         self._known_map: tuple[list[Any], Array, Array] | None = None
         self._known_sites: tuple[list[Any], Sites] | None = None
+        self._hint: Sites | None = None
 
     @property
     def model(self) -> Any:
         """The model that was read."""
         model = self.reading.model()
         if model is None:
-            raise ReferenceError("the model of this reading is gone: read it again")
+            raise ReferenceError("the model of this reading is in another process: read it again")
         return model
 
     def __repr__(self) -> str:
-        theta = ", ".join(self.hyper) or "none"
-        return (
-            f"LatentGaussian(weights: {', '.join(self.weights)}; predictor: {self.predictor}; "
-            f"θ: {theta})"
-        )
+        """What was found: block, predictors with their likelihoods, θ, and what was left out."""
+        reading, sizes = self.reading, {n: int(np.prod(self.shapes[n])) for n in self.shapes}
+
+        def listed(names: tuple[str, ...]) -> str:
+            return ", ".join(f"{n} ({reading.kinds[n]}, {sizes[n]})" for n in names) or "none"
+
+        lines = [f"  Gaussian block    {listed(self.weights)}"]
+        for part in reading.rows:
+            what = reading.kinds.get(part.name, "Potential")
+            shown = part.predictor or expression(part.eta)
+            lines.append(f"  {part.kind:<17} {part.name} ({what}) at {shown}")
+        lines.append(f"  hyperparameters   {listed(self.hyper)}")
+        lines += [f"    {name}: {reason}" for name, reason in reading.reasons.items()]
+        if reading.marginalised:
+            lines.append(f"  drawn afterwards  {', '.join(reading.marginalised)}")
+        return "\n".join(["LatentGaussian", *lines])
 
     # Names and shapes -------------------------------------------------------------------------
 
@@ -109,19 +202,57 @@ class LatentGaussian:
 
     def _labels(self, name: str) -> list[str]:
         shape, model = self.shapes[name], self.model
-        dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)
+        dims = model.named_vars_to_dims.get(name)
+        if not dims or name in self.reading.lines:  # another scale has other elements
+            dims = (None,) * len(shape)
         labels = [""]
         for dim, n in zip(dims, shape, strict=True):
             axis = [str(x) for x in model.coords.get(dim) or range(n)]
             labels = [f"{left}, {right}" if left else right for left in labels for right in axis]
         return [f"{name}[{label}]" if label else name for label in labels]
 
-    def split(self, w: Array) -> dict[str, Array]:
-        """Weights (..., d) as one array per block, in the shapes of the graph."""
+    def in_blocks(self, w: Array) -> dict[str, Array]:
+        """Weights (..., d) as one array per block."""
         return {
             name: w[..., block].reshape((*w.shape[:-1], *self.shapes[name]))
             for name, block in self.blocks.items()
         }
+
+    def split(self, w: Array) -> dict[str, Array]:
+        """Weights (..., d) as one array per block, as the graph has it."""
+        blocks = self.in_blocks(w)
+        for name, natural in self._naturals.items():
+            flat = blocks[name].reshape((-1, *self.shapes[name]))
+            moved = np.asarray(natural(flat))
+            blocks[name] = moved.reshape((*w.shape[:-1], *moved.shape[1:]))
+        return blocks
+
+    @property
+    def observed_names(self) -> tuple[str, ...]:
+        """Names of the observed variables that the weights reach."""
+        return tuple(part.name for part in self.reading.rows if part.kind == "observed")
+
+    def row_slices(self, theta: Theta | None = None) -> dict[str, slice]:
+        """Which rows are whose: an observed variable's, a potential's, a prior's."""
+        names = [part.name for part in self.reading.rows]
+        if self.reading.rows[0].coupled:
+            return {names[0]: slice(0, len(self._observed_value()))}
+        if len(names) == 1:
+            return {names[0]: slice(0, len(self.affine_map(theta)[1]))}
+        stops = np.cumsum([int(n) for n in self._lengths(*self.ordered(theta))]).tolist()
+        return {n: slice(*ab) for n, *ab in zip(names, [0, *stops[:-1]], stops, strict=True)}
+
+    def by_observed(self, values: Array) -> dict[str, Array]:
+        """Numbers of all rows (..., N) as arrays of the observed variables, in their shapes."""
+        slices, model = self.row_slices(self.initial_theta()), self.model
+        found = {}
+        for part in self.reading.rows:
+            if part.kind == "observed":
+                shape = np.shape(observed_values(model, model[part.name]))[: part.cut.ndim]
+                found[part.name] = values[..., slices[part.name]].reshape(
+                    (*values.shape[:-1], *shape)
+                )
+        return found
 
     @property
     def predictor_data(self) -> list[str]:
@@ -131,9 +262,8 @@ class LatentGaussian:
     @property
     def observed_data(self) -> list[Any]:
         """The `pm.Data` that hold the observed values."""
-        return [
-            v for v in ancestors([self.reading.observed_value]) if isinstance(v, SharedVariable)
-        ]
+        values = [part.observed_value for part in self.reading.rows if part.kind == "observed"]
+        return [v for v in ancestors(values) if isinstance(v, SharedVariable)]
 
     @property
     def prior_data(self) -> dict[str, Array]:
@@ -159,7 +289,8 @@ class LatentGaussian:
     def _own_sites(self, theta: Theta | None) -> Sites:
         """Sites of the model's own data; those without θ are made once."""
         if depends(self.reading.cut, self.reading.theta):
-            return self.sites(theta)
+            self._hint = self.sites(theta)  # the next θ will most likely have the same families
+            return self._hint
         data = [v.get_value() for v in self._site_data]
         known = self._known_sites
         if known is None or not all(map(np.array_equal, known[0], data)):
@@ -168,6 +299,26 @@ class LatentGaussian:
 
     def prior(self, theta: Theta | None = None) -> tuple[Array, Array | None, Array | None]:
         """Prior mean with a diagonal precision, or with a dense covariance."""
+        if self.chained:
+            chain = self.chain(theta)
+            return chain.mean, None, chain.covariance
+        mean, variances = self._own_priors(theta)
+        if not any(self.reading.dense):
+            with np.errstate(divide="ignore"):  # sd 0: the weight is not active
+                return mean, 1.0 / np.concatenate(variances), None
+        return mean, None, self._block_diagonal(variances)
+
+    def chain(self, theta: Theta | None = None) -> Chain:
+        """Blocks whose prior means hold others, w = M w + c + e with e ~ N(0, D), jointly."""
+        values, d = self.ordered(theta), self.n_weights
+        constant, variances = self._own_priors(theta)
+        parts = [self._mean_batch(part, *values) for part in _chunks(np.eye(d))]
+        towards = np.linalg.inv(np.eye(d) - (np.concatenate(parts) - constant).T)
+        covariance = towards @ self._block_diagonal(variances) @ towards.T
+        return Chain(towards, towards @ constant, 0.5 * (covariance + covariance.T))
+
+    def _own_priors(self, theta: Theta | None) -> tuple[Array, list[Array]]:
+        """Mean where all other blocks are zero, and the variances or covariance of each block."""
         params = self._base(*self.ordered(theta))
         means, variances = [], []
         for name, dense, mu, scale in zip(
@@ -175,16 +326,24 @@ class LatentGaussian:
         ):
             shape = self.shapes[name]
             means.append(np.broadcast_to(mu, shape).ravel())
-            full = scale if dense else np.square(np.broadcast_to(scale, shape).ravel())
-            variances.append(np.asarray(full, float))
-        mean = np.concatenate(means).astype(float)
-        if not any(self.reading.dense):
-            with np.errstate(divide="ignore"):  # sd 0: the weight is off
-                return mean, 1.0 / np.concatenate(variances), None
-        covariance = np.zeros((len(mean), len(mean)))
+            scale = np.asarray(scale, float)  # PyTensor keeps an sd of 100 as int8
+            variances.append(scale if dense else np.square(np.broadcast_to(scale, shape).ravel()))
+        return np.concatenate(means).astype(float), variances
+
+    def prior_rows(self, theta: Theta | None = None) -> tuple[Array | None, Array, Array]:
+        """Prior as rows e = (I - M) w - c: I - M (None if M is 0), c and the variances of e."""
+        constant, variances = self._own_priors(theta)
+        if not self.chained:
+            return None, constant, np.concatenate(variances)
+        means = [self._mean_batch(p, *self.ordered(theta)) for p in _chunks(np.eye(self.n_weights))]
+        towards = np.eye(self.n_weights) - (np.concatenate(means) - constant).T
+        return towards, constant, np.concatenate(variances)
+
+    def _block_diagonal(self, variances: list[Array]) -> Array:
+        covariance = np.zeros((self.n_weights, self.n_weights))
         for block, variance in zip(self.blocks.values(), variances, strict=True):
             covariance[block, block] = np.diag(variance) if variance.ndim == 1 else variance
-        return mean, None, covariance
+        return covariance
 
     def affine_map(self, theta: Theta | None = None) -> tuple[Array, Array]:
         """Projection A (N, d) and offset o (N,): eta = A w + o."""
@@ -217,21 +376,68 @@ class LatentGaussian:
         values = self.ordered(theta)
         own = observed is None
         if not own:
-            values = [np.asarray(observed, self.reading.label[0].dtype), *values]
+            values = [np.asarray(observed, self._labelled[0].dtype), *values]
 
         def log(eta: Array, /) -> Array:
             eta = np.asarray(eta, float)
             evaluate = self._log_sites if own else self._log_sites_of
             flat = eta.reshape((-1, eta.shape[-1]))
             parts = [evaluate(part, *values) for part in _chunks(flat)]
-            return np.concatenate(parts).reshape(eta.shape)
+            return np.concatenate(parts).reshape((*eta.shape[:-1], -1))
 
         def derivatives(eta: Array, /) -> Derivatives:  # compiled only where no closed form is
             derive = self._derivatives if own else self._derivatives_of
             return Derivatives(*(np.asarray(d)[0] for d in derive(eta[None, :], *values)))
 
+        if self.reading.rows[0].coupled:
+            return self._softmax(log, len(self.affine_map(theta)[1]))
+        if not own:
+            return recognise(log, np.size(observed)) or GraphSites(log, derivatives)
         rows = len(self.affine_map(theta)[1])
-        return recognise(log, rows) or GraphSites(log, derivatives)
+        unknown = GraphSites(log, derivatives)
+        if len(self.reading.rows) == 1:
+            return recognise(log, rows, hint=self._hint) or unknown
+        sites = recognise(
+            log,
+            rows,
+            groups=self._groups(theta),
+            other=lambda part: _part_of(unknown, part, rows),
+            hint=self._hint,
+        )
+        return sites or unknown
+
+    def _groups(self, theta: Theta | None) -> list[Group]:
+        """Rows by their origin; the sites of a prior were divided by its Gaussian base."""
+        variances = dict(zip(self.weights, self._own_priors(theta)[1], strict=True))
+        slices = self.row_slices(theta)
+        return [
+            Group(slices[part.name], (0.0, variances[part.name]) if part.kind == "prior" else None)
+            for part in self.reading.rows
+        ]
+
+    def _softmax(self, log: Callable[[Array], Array], rows: int) -> SoftmaxSites:
+        """Sites of a softmax over the predictors of each row, held against the graph's values."""
+        value = np.asarray(self._observed_value())
+        classes = rows // len(value)
+        counts = value if value.ndim == 2 else np.eye(classes)[value.astype(int)]
+        total = counts.sum(axis=1)
+        constant = gammaln(total + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        sites = SoftmaxSites(counts.astype(float), constant)
+        eta = np.random.default_rng(4).normal(size=(3, rows))
+        gap = log(eta) - sites.log(eta)
+        # Of small integers PyMC takes the multinomial coefficient in single precision.
+        coefficient = np.all(np.abs(gap) <= 1e-5 * (1.0 + np.abs(constant)))
+        if not (coefficient and np.all(np.abs(gap - gap[0]) <= 1e-7 * (1.0 + total))):
+            raise UnreadableModel(
+                f"log p({self.observed}) is no softmax of its predictors: it differs by "
+                f"{np.abs(gap).max():.3g}. "
+                f"Use NUTS, which takes any graph."
+            )
+        return sites
+
+    @built_once
+    def _observed_value(self) -> Callable[[], Array]:
+        return compile_graph([], self.reading.rows[0].observed_value)
 
     def log_sites(self, eta: Array, theta: Theta | None = None) -> Array:
         """Log sites (Q, N) of the graph itself, no closed form."""
@@ -243,7 +449,7 @@ class LatentGaussian:
 
     def log_density(self, w: Array, theta: Theta | None = None) -> float:
         """Give log p(t | w, θ) + log p(w | θ) of the model itself."""
-        return float(self._log_density(*self.split(w).values(), *self.ordered(theta)))
+        return float(self._log_density(*self.in_blocks(w).values(), *self.ordered(theta)))
 
     def ordered(self, theta: Theta | None) -> list[Array]:
         """Values of every hyperparameter, checked, in the order of `hyper`."""
@@ -266,35 +472,39 @@ class LatentGaussian:
 
     def initial_theta(self) -> dict[str, Array]:
         """Natural-scale starting values of the hyperparameters: the support point of the prior."""
-        return {name: np.array(self._start[name]) for name in self.hyper}
-
-    @built_once
-    def _start(self) -> dict[str, Array]:
-        with quick():
-            return dict(make_initial_point_fn(model=self.model, return_transformed=False)(0))
+        return {name: np.array(self.reading.start[name]) for name in self.hyper}
 
     # At draws, each with its own hyperparameters ----------------------------------------------
 
     def eta_of(self, draws: Mapping[str, Array]) -> Array:
         """Predictor (S, N) at draws (S, ...) of every weight and hyperparameter."""
+        values = dict(draws)
+        for name, line in self._to_lines.items():
+            values[name] = np.asarray(line(draws[name]))
         names = (*self.weights, *self.hyper)
         return np.concatenate(
-            [self._eta_draws(*parts) for parts in _chunked([draws[n] for n in names])]
+            [self._eta_draws(*parts) for parts in _chunked([values[n] for n in names])]
         )
 
+    def log_sites_at(self, eta: Array, theta: Mapping[str, Array]) -> Array:
+        """Log sites (S, N) of the model's own data, at draws of θ (S, ...)."""
+        draws = [eta, *(theta[n] for n in self.hyper)]
+        return np.concatenate([self._own_sites_draws(*parts) for parts in _chunked(draws)])
+
     def log_sites_of(self, eta: Array, theta: Mapping[str, Array], observed: Array) -> Array:
-        """Log sites (S, N) of observed values (N,) at predictors (S, N) and draws of θ (S, ...)."""
-        labels = np.asarray(observed, self.reading.label[0].dtype)
+        """Log sites of other values of the (first) observed variable, at draws of θ (S, ...)."""
+        labels = np.asarray(observed, self._labelled[0].dtype)
         draws = [eta, *(theta[n] for n in self.hyper)]
         return np.concatenate([self._sites_draws(labels, *parts) for parts in _chunked(draws)])
 
     @property
     def two_classes(self) -> bool:
         """Whether the observed value is 0 or 1: the probabilities of the two sum to one."""
-        if not np.issubdtype(np.dtype(self.reading.label[0].dtype), np.integer):
+        if not np.issubdtype(np.dtype(self._labelled[0].dtype), np.integer):
             return False
         theta = self.initial_theta()
-        rows = len(self.affine_map(theta)[1])
+        part = self.row_slices(theta)[self.observed]
+        rows = part.stop - part.start
         eta = np.random.default_rng(3).standard_normal((1, rows))
         values = self.ordered(theta)
         zero, one = (self._log_sites_of(eta, np.full(rows, k), *values) for k in (0, 1))
@@ -345,15 +555,48 @@ class LatentGaussian:
     @built_once
     def _base(self) -> Callable[..., list[Array]]:
         params = [p for pair in self.reading.priors for p in pair]
-        return compile_graph(self.reading.theta, params)
+        return compile_graph(self.reading.theta, clone_replace(params, self._at_zero()))
 
-    def batched_eta(self, U: Any) -> Any:
-        """Graph of the predictor (batch, N) at a matrix U (batch, d) of weights."""
-        blocks = {
+    def _at_zero(self) -> dict[Any, Any]:
+        named = zip(self.reading.w, self.weights, strict=True)
+        return {w: pt.zeros(self.shapes[name]) for w, name in named}
+
+    @built_once
+    def _lengths(self) -> Callable[..., list[Array]]:
+        etas = clone_replace([part.eta for part in self.reading.rows], self._at_zero())
+        return compile_graph(self.reading.theta, [eta.size for eta in etas])
+
+    @built_once
+    def _naturals(self) -> dict[str, Callable[..., Array]]:
+        """Blocks on their own scale to the graph's, by name, for a batch of values."""
+        return {n: _batched(v.free, v.natural) for n, v in self.reading.lines.items()}
+
+    @built_once
+    def _to_lines(self) -> dict[str, Callable[..., Array]]:
+        return {n: _batched(v.given, v.line) for n, v in self.reading.lines.items()}
+
+    def batched_means(self, U: Any) -> Any:
+        """Graph of the prior means (batch, d) of all blocks at a matrix U (batch, d) of weights."""
+        means = [
+            pt.broadcast_to(mean, self.shapes[name]).reshape((-1,)).astype("float64")
+            for name, (mean, _) in zip(self.weights, self.reading.priors, strict=True)
+        ]
+        return vectorize_graph(pt.concatenate(means), self._rows_of(U))
+
+    @built_once
+    def _mean_batch(self) -> Callable[..., Array]:
+        U = pt.matrix("U", dtype="float64")
+        return compile_graph([U, *self.reading.theta], self.batched_means(U))
+
+    def _rows_of(self, U: Any) -> dict[Any, Any]:
+        return {
             w: U[:, self.blocks[n]].reshape((U.shape[0], *self.shapes[n]))
             for w, n in zip(self.reading.w, self.weights, strict=True)
         }
-        return vectorize_graph(self.reading.eta, blocks)
+
+    def batched_eta(self, U: Any) -> Any:
+        """Graph of the predictor (batch, N) at a matrix U (batch, d) of weights."""
+        return vectorize_graph(self.reading.eta, self._rows_of(U))
 
     @built_once
     def _eta_batch(self) -> Callable[..., Array]:
@@ -365,8 +608,7 @@ class LatentGaussian:
         c, C = pt.vector("c", dtype="float64"), pt.matrix("C", dtype="float64")
         w = self.reading.w
         rows = pt.grad((self.reading.eta * c).sum(), w, disconnected_inputs="ignore")
-        at_zero = {v: pt.zeros(self.shapes[n]) for v, n in zip(w, self.weights, strict=True)}
-        flat = pt.concatenate([g.reshape((-1,)) for g in clone_replace(rows, at_zero)])
+        flat = pt.concatenate([g.reshape((-1,)) for g in clone_replace(rows, self._at_zero())])
         return compile_graph([C, *self.reading.theta], vectorize_graph(flat, {c: C}))
 
     def _vectorised_sites(self, log_sites: Any) -> tuple[Any, Any]:
@@ -384,20 +626,29 @@ class LatentGaussian:
         return compile_graph([E, *self.reading.theta], _orders(value, E))
 
     @built_once
-    def _labelled(self) -> tuple[Any, Any]:
-        label, log_sites = self.reading.label
-        return label, log_sites(label)
+    def _labelled(self) -> tuple[Any, Any, Any]:
+        """A free observed value, the free eta and the log sites, of the first observed variable."""
+        part = self.reading.rows[0]
+        assert part.log_sites is not None
+        value = part.observed_value
+        label = value.type.clone(shape=(None,) * value.ndim)(name="observed_input")
+        return label, part.cut_at, part.log_sites(label)
+
+    def _vectorised_labels(self) -> tuple[Any, Any, Any]:
+        label, inside, log_sites = self._labelled
+        E = pt.matrix("E", dtype="float64")
+        rows = E if inside.ndim == 1 else E.reshape((E.shape[0], *label.shape))
+        value = vectorize_graph(log_sites, {inside: rows})
+        return label, E, value.reshape((E.shape[0], -1)) if inside.ndim != 1 else value
 
     @built_once
     def _log_sites_of(self) -> Callable[..., Array]:
-        label, log_sites = self._labelled
-        E, value = self._vectorised_sites(log_sites)
+        label, E, value = self._vectorised_labels()
         return compile_graph([E, label, *self.reading.theta], value)
 
     @built_once
     def _derivatives_of(self) -> Callable[..., list[Array]]:
-        label, log_sites = self._labelled
-        E, value = self._vectorised_sites(log_sites)
+        label, E, value = self._vectorised_labels()
         return compile_graph([E, label, *self.reading.theta], _orders(value, E))
 
     @built_once
@@ -409,31 +660,84 @@ class LatentGaussian:
 
     @built_once
     def _sites_draws(self) -> Callable[..., Array]:
-        label, log_sites = self._labelled
+        label, inside, log_sites = self._labelled
+        if inside.ndim != 1:
+            raise UnsupportedPair(
+                f"{self.observed!r} has {inside.ndim} dimensions: other values than its own can be "
+                f"given to one row of data only. Use pm.sample_posterior_predictive."
+            )
+        batch = [_batch_of(v) for v in (inside, *self.reading.theta)]
+        replaced = dict(zip([inside, *self.reading.theta], batch, strict=True))
+        return compile_graph([label, *batch], vectorize_graph(log_sites, replaced))
+
+    @built_once
+    def _own_sites_draws(self) -> Callable[..., Array]:
         inputs = [self.reading.inside, *self.reading.theta]
         batch = [_batch_of(v) for v in inputs]
-        value = vectorize_graph(log_sites, dict(zip(inputs, batch, strict=True)))
-        return compile_graph([label, *batch], value)
+        value = vectorize_graph(self.reading.cut, dict(zip(inputs, batch, strict=True)))
+        return compile_graph(batch, value)
 
     @built_once
     def _log_density(self) -> Callable[..., Array]:
         terms = self.reading.terms
-        total = sum((terms[n].sum() for n in (*self.weights, self.observed)), pt.constant(0.0))
+        used = {*self.weights, *(part.name for part in self.reading.rows)}
+        total = sum((terms[n].sum() for n in terms if n in used), pt.constant(0.0))
+        total -= sum(self.reading.excess, pt.constant(0.0))
         return compile_graph([*self.reading.w, *self.reading.theta], total)
+
+
+def _part_of(sites: GraphSites, part: slice, rows: int) -> GraphSites:
+    """Sites of some rows of a graph, which is evaluated at all of them."""
+
+    def full(eta: Array) -> Array:
+        wide = np.zeros((*eta.shape[:-1], rows))
+        wide[..., part] = eta
+        return wide
+
+    def derivatives(eta: Array, /) -> Derivatives:
+        return Derivatives(*(values[part] for values in sites.derivatives(full(eta))))
+
+    return GraphSites(lambda eta, /: sites.log(full(np.asarray(eta)))[..., part], derivatives)
+
+
+def _static(variable: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in variable.type.shape)
+
+
+def _batched(variable: Any, value: Any) -> Callable[..., Array]:
+    batch = _batch_of(variable)
+    return compile_graph([batch], vectorize_graph(value, {variable: batch}))
+
+
+def expression(variable: Any, depth: int = 4) -> str:
+    """A short reading of an expression: X @ b + a."""
+    if variable.name or variable.owner is None or depth == 0:
+        if isinstance(variable, Constant) and np.size(variable.data) == 1:
+            return f"{float(np.squeeze(variable.data)):g}"
+        return variable.name or ("..." if variable.owner is not None else "data")
+    name, inputs = operation(variable.owner.op), variable.owner.inputs
+    infix = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Dot": " @ "}
+    if name in _SEEN_THROUGH:
+        return expression(inputs[0], depth)
+    shown = [expression(i, depth - 1) for i in inputs]
+    if name in infix or name == "Matmul":
+        return infix.get(name, " @ ").join(shown)
+    if name in _INDEXED:
+        return f"{shown[0]}[{', '.join(shown[1:]) or '...'}]"
+    return f"{name.lower()}({', '.join(shown)})"
 
 
 def _batch_of(variable: Any) -> Any:
     """Input like `variable` with one more axis in front."""
-    return pt.tensor(
-        f"{variable.name}_draws", dtype=variable.dtype, shape=(None,) * (variable.ndim + 1)
-    )
+    return named_tensor(f"{variable.name}_draws", variable.dtype, (None,) * (variable.ndim + 1))
 
 
 def _orders(value: Any, E: Any) -> list[Any]:
     """A function and three derivatives: of separable rows the gradient of the sum is each one's."""
     orders = [value]
-    for _ in range(3):
-        orders.append(pt.grad(orders[-1].sum(), E, disconnected_inputs="ignore"))
+    with differentiable("the likelihood"):
+        for _ in range(3):
+            orders.append(pt.grad(orders[-1].sum(), E, disconnected_inputs="ignore"))
     return orders
 
 

@@ -4,71 +4,85 @@
 
 | here | meaning |
 |---|---|
-| `weights` | free Normal / MvNormal variables w, one block or several |
-| `predictor` | the variable η = A w + o, by default called `eta` |
+| `weights` | free variables w with a Gaussian prior, or one that is a site over a Gaussian |
+| predictor | the node η = A w + o through which they reach the data, named or not |
 | `hyper` | every other free variable θ, always on its natural scale (no transform) |
 | `cut` | log p(t_n | η_n, θ), elementwise, as a function of a free η |
 
-This file takes the graph apart and refuses by name and reason; `latent.py` evaluates what was
-read and `verify.py` checks it by number.
+`find.py` looks for the block and the predictors, `priors.py` knows the priors, this file takes the
+graph apart there; `latent.py` evaluates what was read and `verify.py` checks it by number.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.graph.affine import depends, first_nonaffine
-from ardvark.inference.graph.compile import SETTINGS
-from ardvark.inference.graph.latent import LatentGaussian, Reading, WeakModel
+from ardvark.inference.graph.affine import depends
+from ardvark.inference.graph.find import Found, Part, find_block, is_zero, start_of
+from ardvark.inference.graph.latent import (
+    LatentGaussian,
+    Line,
+    ModelHere,
+    Reading,
+    Rows,
+    stacked,
+)
+from ardvark.inference.graph.priors import Base, base_of, kind
+from ardvark.inference.graph.rebuild import by_row, narrow, rebuilt
 from ardvark.inference.graph.verify import verify
+from ardvark.inference.pymc_models.compile import kept_with, named_tensor
+from ardvark.inference.pymc_models.own import as_pymc
 
 __all__ = ["read_model"]
 
-_GAUSSIAN = ("NormalRV", "MvNormalRV")
-_READ: weakref.WeakKeyDictionary[Any, dict[Any, LatentGaussian]] = weakref.WeakKeyDictionary()
-
 
 def read_model(
-    model: Any, *, weights: str | Sequence[str] | None = None, predictor: str = "eta"
+    model: Any, *, weights: str | Sequence[str] | None = None, predictor: str | None = None
 ) -> LatentGaussian:
     """Read `model` as a latent Gaussian; the reading is kept with the model and used again.
 
+    Print the answer to see what was found: the block, the predictor, the likelihood and what is
+    left as hyperparameters.
+
     Parameters
     ----------
-    model : pm.Model
+    model : pm.Model, or a model of bambi
     weights : str or sequence of str, optional
-        Names of the Gaussian variables. Default: every free Normal or MvNormal whose value enters
-        the predictor, if the predictor is jointly affine in them.
-    predictor : str
-        Name of the variable through which the weights reach the likelihood.
+        Names of the Gaussian variables. Default: every free variable with a Gaussian prior, or one
+        that is a site over a Gaussian, that enters the predictor affinely.
+    predictor : str, optional
+        Name of the variable through which the weights reach the likelihood. Default: it is found.
 
     Raises
     ------
     UnreadableModel
         With the name of what does not fit and the reason.
     """
+    given, model = model, as_pymc(model)
     if not hasattr(model, "free_RVs"):
-        raise InputError(f"model must be a pm.Model, got {type(model).__name__}")
+        raise InputError(
+            f"model must be a pm.Model or a model of bambi, got {type(given).__name__}"
+        )
     names = None if weights is None else _as_names(weights)
-    if not isinstance(predictor, str):
+    if predictor is not None and not isinstance(predictor, str):
         raise InputError(f"predictor must be the name of a variable, got {predictor!r}")
-    terms = tuple(v.name for v in (*model.basic_RVs, *model.deterministics, *model.potentials))
     lengths = tuple(sorted((d, len(model.coords[d])) for d in _free_dims(model)))
-    key = (names, predictor, terms, lengths)  # a graph that has grown since is read anew
-    kept = _READ.setdefault(model, {})
-    if key not in kept:
-        with SETTINGS:
-            latent = LatentGaussian(_read(model, names, predictor))
-            verify(latent)
-        kept[key] = latent
-    return kept[key]
+
+    def read() -> LatentGaussian:
+        latent = LatentGaussian(_read(model, names, predictor))
+        verify(latent)
+        return latent
+
+    return kept_with(model, ("reading", names, predictor, lengths), read)
 
 
 def _as_names(weights: Any) -> tuple[str, ...]:
@@ -88,223 +102,190 @@ def _free_dims(model: Any) -> set[str]:
     return {d for d in dims if model.coords.get(d) is not None}
 
 
-def _read(model: Any, names: tuple[str, ...] | None, predictor: str) -> Reading:
-    observed, eta = _the_observed(model), _the_predictor(model, predictor)
-    # Natural-scale inputs in place of every free variable: no transform anywhere.
-    free = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
-    values = {**free, observed: model.rvs_to_values[observed]}
-    gaussian = {rv: rv.owner.op.dist_params(rv.owner) for rv in free if _kind(rv) in _GAUSSIAN}
-    [eta_value, *flat] = replace_rvs_by_values(
-        [eta, *(p for params in gaussian.values() for p in params)],
-        rvs_to_values=values,
-        rvs_to_transforms={},
-    )
-    priors = {rv: (flat[2 * i], flat[2 * i + 1]) for i, rv in enumerate(gaussian)}
-    chosen = _choose_weights(model, free, eta_value, names, predictor)
-    _check_priors(model, chosen, free, priors)
-    cut, inside, label = _cut(values, observed, eta, [free[rv] for rv in chosen])
-    hyper = [rv for rv in model.free_RVs if rv not in chosen]
-    return Reading(
-        model=WeakModel(model),
-        predictor=predictor,
-        observed=observed.name,
-        weights=tuple(rv.name for rv in chosen),
-        hyper=tuple(rv.name for rv in hyper),
-        w=[free[rv] for rv in chosen],
-        theta=[free[rv] for rv in hyper],
-        priors=[priors[rv] for rv in chosen],
-        dense=[_kind(rv) == "MvNormalRV" for rv in chosen],
-        eta=eta_value,
-        cut=cut,
-        inside=inside,
-        label=label,
-        observed_value=values[observed],
-        terms=_log_density_terms(model, values),
-    )
-
-
-# The parts ------------------------------------------------------------------------------------
-
-
-def _kind(rv: Any) -> str:
-    return type(rv.owner.op).__name__
-
-
-def _spoken(rv: Any) -> str:
-    return f"{rv.name} ({_kind(rv).removesuffix('RV')})"
-
-
-def _the_observed(model: Any) -> Any:
-    observed = {rv.name for rv in model.observed_RVs}
-    stems = [rv.name.removesuffix("_unobserved") for rv in model.free_RVs]
-    missing = [f"{stem}_unobserved" for stem in stems if f"{stem}_observed" in observed]
-    if missing:
+def _read(model: Any, names: tuple[str, ...] | None, predictor: str | None) -> Reading:
+    if not model.observed_RVs:
         raise UnreadableModel(
-            f"{missing[0]!r}: the observed data have missing values, which PyMC imputes. "
-            f"Remove these rows, or give them to a model that takes unlabelled rows."
+            "an observed variable is needed; the model has none. A likelihood written as a "
+            "potential says not what was observed: write it as pm.CustomDist(..., observed=t)"
         )
-    if len(model.observed_RVs) != 1:
-        names = ", ".join(rv.name for rv in model.observed_RVs) or "none"
-        raise UnreadableModel(
-            f"exactly one observed variable is needed; found {len(model.observed_RVs)}: {names}"
-        )
-    return model.observed_RVs[0]
+    start = start_of(model)
+    found = find_block(model, start, names, predictor)
+    return _Taken(model, found, start).reading()
 
 
-def _the_predictor(model: Any, predictor: str) -> Any:
-    if predictor not in model.named_vars:
-        known = ", ".join(d.name for d in model.deterministics) or "none"
-        raise UnreadableModel(
-            f"the model has no variable {predictor!r} to take as predictor; its deterministics: "
-            f"{known}. Name it with predictor=, or wrap it: pm.Deterministic('eta', ...)."
-        )
-    eta = model[predictor]
-    if eta.ndim != 1:
-        raise UnreadableModel(
-            f"the predictor {predictor!r} has {eta.ndim} dimensions; sites need one number per row"
-        )
-    return eta
+class _Taken:
+    """A graph taken apart at what was found: natural-scale inputs for every free variable."""
 
+    def __init__(self, model: Any, found: Found, start: dict[str, Any]) -> None:
+        self.model, self.found, self.start = model, found, start
+        self.needed = [*found.members, *found.hyper]
+        self.free = {rv: rv.type(name=rv.name) for rv in model.free_RVs if rv in self.needed}
+        self.observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        self.values = {**self.free, **self.observed}
 
-def _choose_weights(
-    model: Any, free: dict[Any, Any], eta: Any, names: tuple[str, ...] | None, predictor: str
-) -> list[Any]:
-    """Give the Gaussian blocks: those asked for, or all Normals that enter the predictor."""
-    entering = [rv for rv in model.free_RVs if depends(eta, [free[rv]])]
-    if names is None:
-        chosen = [
-            rv for rv in entering if _kind(rv) in _GAUSSIAN and model.rvs_to_transforms[rv] is None
+    def reading(self) -> Reading:
+        found, model = self.found, self.model
+        bases = self._bases()
+        ws = [self.free[rv] for rv in found.members]
+        rows = [self._rows(part, ws) for part in found.parts]
+        rows += [
+            _prior_rows(rv.name, self.free[rv], base)
+            for rv, base in zip(found.members, bases, strict=True)
+            if base.site is not None
         ]
-        if not chosen:
-            found = ", ".join(map(_spoken, entering)) or "no free variable"
+        shapes = [tuple(np.shape(self.start[rv.name])) for rv in found.members]
+        if len(rows) > 1 and (coupled := [part.name for part in rows if part.coupled]):
             raise UnreadableModel(
-                f"no free Normal or MvNormal enters the predictor {predictor!r}; found {found}"
+                f"the softmax of {coupled[0]!r} can be read alone, not beside other observed "
+                f"variables, potentials or priors that are sites. Use NUTS."
             )
-    else:
-        known = {rv.name: rv for rv in model.free_RVs}
-        if unknown := [n for n in names if n not in known]:
-            listed = ", ".join(map(_spoken, model.free_RVs))
+        eta, inside, cut = stacked(rows, ws, shapes)
+        reading = Reading(
+            model=ModelHere(model),
+            rows=rows,
+            weights=tuple(rv.name for rv in found.members),
+            hyper=tuple(rv.name for rv in found.hyper),
+            marginalised=tuple(rv.name for rv in found.marginalised),
+            reasons=dict(found.reasons),
+            kinds={rv.name: kind(rv).removesuffix("RV") for rv in model.basic_RVs},
+            w=ws,
+            theta=[self.free[rv] for rv in found.hyper],
+            priors=[(base.mean, base.scale) for base in bases],
+            dense=[base.dense for base in bases],
+            eta=eta,
+            inside=inside,
+            cut=cut,
+            terms=self._log_density_terms(),
+            start=self.start,
+            lines={},
+            excess=[base.excess for base in bases if base.excess is not None],
+        )
+        return self._on_lines(reading)
+
+    def in_values(self, variables: list[Any]) -> list[Any]:
+        """Copies of graph nodes with values in place of random variables."""
+        return list(
+            replace_rvs_by_values(variables, rvs_to_values=self.values, rvs_to_transforms={})
+        )
+
+    def _bases(self) -> list[Base]:
+        members = self.found.members
+        params = [list(rv.owner.op.dist_params(rv.owner)) for rv in members]
+        flat = iter(self.in_values([p for some in params for p in some if hasattr(p, "ndim")]))
+        at_zero = {self.free[m]: pt.zeros(self.start[m.name].shape) for m in members}
+        bases = []
+        for rv, some in zip(members, params, strict=True):
+            own = [next(flat) if hasattr(p, "ndim") else p for p in some]
+            shape = tuple(self.start[rv.name].shape)
+            bases.append(base_of(rv, own, self.free, shape, at_zero))
+        return bases
+
+    def _rows(self, part: Part, ws: list[Any]) -> Rows:
+        eta = part.predictor
+        [eta_value] = self.in_values([eta])
+        same = eta_value.ndim == len(part.shape) and all(
+            n in (None, m) for n, m in zip(eta.type.shape, part.shape, strict=True)
+        )
+        if not same:
+            eta_value = pt.broadcast_to(eta_value, part.shape)
+        inside = eta_value.type(name="eta_input")
+        if part.observed is not None:
+            log_sites = self._observed_sites(part, inside, same)
+            cut = log_sites(self.observed[part.observed])
+        else:
+            [term] = graph_replace([part.term], dict.fromkeys(part.equal, inside), strict=False)
+            [cut], log_sites = self.in_values([term]), None
+        if leaking := [w.name for w in ws if depends(cut, [w])]:
             raise UnreadableModel(
-                f"weights={unknown[0]!r} is no free variable of the model; it has {listed}"
+                f"{', '.join(leaking)} reaches {part.name!r} past its predictor: the likelihood "
+                f"may hold the weights only through it"
             )
-        chosen = [rv for rv in model.free_RVs if rv.name in names]
-    for rv in chosen:
-        _check_gaussian(model, rv, entering, predictor)
-    _check_affine(eta, chosen, free, predictor, named=names is not None)
-    if names is None:
-        _check_left_out(eta, chosen, entering, free, predictor)
-    return chosen
-
-
-def _check_gaussian(model: Any, rv: Any, entering: list[Any], predictor: str) -> None:
-    if rv.type.dtype.startswith(("int", "uint", "bool")):
-        raise UnreadableModel(f"{_spoken(rv)} is discrete: weights must be Normal or MvNormal")
-    if _kind(rv) not in _GAUSSIAN:
-        raise UnreadableModel(
-            f"{_spoken(rv)} has no Gaussian prior: weights must be Normal or MvNormal"
-        )
-    if model.rvs_to_transforms[rv] is not None:
-        raise UnreadableModel(f"{rv.name!r} has a transform, so its prior is no longer Gaussian")
-    if _kind(rv) == "MvNormalRV" and rv.ndim != 1:
-        raise UnreadableModel(
-            f"{_spoken(rv)} has {rv.ndim} dimensions: one MvNormal vector can be read, not a batch"
-        )
-    if rv not in entering:
-        raise UnreadableModel(f"{rv.name!r} does not enter the predictor {predictor!r}")
-
-
-def _check_affine(
-    eta: Any, chosen: list[Any], free: dict[Any, Any], predictor: str, named: bool
-) -> None:
-    operation = first_nonaffine(eta, [free[rv] for rv in chosen])
-    if operation is not None:
-        advice = "" if named and len(chosen) == 1 else " Name one block with weights=."
-        raise UnreadableModel(
-            f"the predictor {predictor!r} is not affine in {', '.join(map(_spoken, chosen))}: it "
-            f"passes through {operation}.{advice}"
-        )
-
-
-def _check_left_out(
-    eta: Any, chosen: list[Any], entering: list[Any], free: dict[Any, Any], predictor: str
-) -> None:
-    """Refuse a variable that is as affine as the weights: it is one, with another prior."""
-    for rv in entering:
-        together = [free[v] for v in (*chosen, rv)]
-        if rv not in chosen and first_nonaffine(eta, together) is None:
+        if not depends(cut, [inside]):
+            raise UnreadableModel(f"log p({part.name}) does not depend on its predictor")
+        if cut.ndim != inside.ndim - part.coupled:
             raise UnreadableModel(
-                f"{_spoken(rv)} enters the predictor {predictor!r} like a weight, but its prior is "
-                f"not Normal. Give it a Normal prior, or name the Gaussian block with weights= to "
-                f"condition on {rv.name}."
+                f"log p({part.name}) has {cut.ndim} dimensions, its predictor {inside.ndim}: not "
+                f"separable, it must be one number for each element of the data"
             )
-
-
-def _check_priors(
-    model: Any, chosen: list[Any], free: dict[Any, Any], priors: dict[Any, Any]
-) -> None:
-    """Weights may reach the rest of the model through the predictor only."""
-    for rv in chosen:
-        for other in chosen:
-            if any(depends(p, [free[other]]) for p in priors[rv]):
-                raise UnreadableModel(
-                    f"the prior of {rv.name!r} depends on the weight {other.name!r}: blocks must "
-                    f"be independent given the hyperparameters. Write it non-centred, or name one "
-                    f"block with weights=."
-                )
-    for potential in model.potentials:
-        if depends(potential, chosen):
-            raise UnreadableModel(
-                f"the potential {potential.name!r} holds the weights: it would have to be a prior "
-                f"or a site. Write it as a distribution."
-            )
-    for rv in model.free_RVs:
-        if rv not in chosen and any(depends(p, chosen) for p in rv.owner.inputs):
-            raise UnreadableModel(
-                f"the prior of {rv.name!r} depends on the weights: they may reach the data only "
-                f"through the predictor"
-            )
-
-
-def _cut(
-    values: dict[Any, Any], observed: Any, eta: Any, ws: list[Any]
-) -> tuple[Any, Any, tuple[Any, Any]]:
-    """Give log sites as a function of a free eta, and once more of a free observed value too."""
-    inside = eta.type(name="eta_input")
-    # Only what lies between eta and the data is copied: a clone of any other random variable
-    # would be drawn at random instead of taking its value.
-    [free_observed] = graph_replace([observed], {eta: inside}, strict=False)
-    if free_observed is observed:
-        raise UnreadableModel(
-            f"{observed.name!r} does not use the variable {eta.name!r}: write the likelihood with "
-            f"the Deterministic itself"
+        return Rows(
+            part.name,
+            "potential" if part.observed is None else "observed",
+            eta.name if eta.name in self.model.named_vars else None,
+            eta_value,
+            inside,
+            cut,
+            log_sites,
+            self.observed.get(part.observed),
+            part.coupled,
         )
-    free = {rv: v for rv, v in values.items() if rv is not observed}
 
-    def log_sites(value: Any) -> Any:
-        return conditional_logp({**free, free_observed: value}, warn_rvs=False)[value]
+    def _observed_sites(self, part: Part, inside: Any, same: bool) -> Callable[[Any], Any]:
+        """Log sites of an observed value, as a function of it."""
+        # Only what lies between eta and the data is copied: a clone of any other random variable
+        # would be drawn at random instead of taking its value.
+        if same:
+            new = dict.fromkeys(part.equal, inside)
+            [moved] = graph_replace([part.term], new, strict=False)
+        else:
+            moved = rebuilt(part.term, part.equal, inside, set(self.values))
 
-    cut = log_sites(values[observed])
-    if leaking := [w.name for w in ws if depends(cut, [w])]:
-        raise UnreadableModel(
-            f"{', '.join(leaking)} reaches {observed.name!r} past the predictor {eta.name!r}: the "
-            f"likelihood may hold the weights only through it"
-        )
-    if not depends(cut, [inside]):
-        raise UnreadableModel(
-            f"log p({observed.name}) does not depend on the predictor {eta.name!r}"
-        )
-    if cut.ndim != 1:
-        raise UnreadableModel(
-            f"log p({observed.name} | {eta.name}) has {cut.ndim} dimensions: not separable, it "
-            f"must be one number per row"
-        )
-    anything = observed.type.clone(shape=(None,))(name="observed_input")
-    return cut, inside, (anything, log_sites)
+        free = dict(self.free)  # a reading must not keep its model alive
+
+        def log_sites(value: Any) -> Any:
+            log_density = conditional_logp({**free, moved: value}, warn_rvs=False)[value]
+            return log_density if part.coupled else narrow(by_row(log_density, inside))
+
+        return log_sites
+
+    def _log_density_terms(self) -> dict[str, Any]:
+        """Give the model's own log density term by term: a route independent of the reading."""
+        terms = conditional_logp(self.values, warn_rvs=False)
+        named = {rv.name: narrow(by_row(terms[value])) for rv, value in self.values.items()}
+        potentials = self.in_values(list(self.model.potentials))
+        return named | {p.name: v for p, v in zip(self.model.potentials, potentials, strict=True)}
+
+    def _on_lines(self, reading: Reading) -> Reading:
+        """Members that sum to zero live on PyMC's unconstrained scale, which is an isometry."""
+        for rv in self.found.members:
+            transform = self.model.rvs_to_transforms[rv]
+            if transform is None:
+                continue
+            inputs, natural = rv.owner.inputs, self.free[rv]
+            given = named_tensor(rv.name, rv.dtype, self.start[rv.name].shape)
+            line = transform.forward(given, *inputs)
+            shape = line.eval({given: self.start[rv.name]}, mode="FAST_COMPILE").shape
+            free = named_tensor(rv.name, rv.dtype, shape)
+            back = transform.backward(free, *inputs)
+            reading = _moved(reading, natural, back, rv.name, Line(free, back, given, line))
+        return reading
 
 
-def _log_density_terms(model: Any, values: dict[Any, Any]) -> dict[str, Any]:
-    """Give the model's own log density term by term: a route independent of the reading."""
-    terms = conditional_logp(values, warn_rvs=False)
-    named = {rv.name: terms[value] for rv, value in values.items()}
-    potentials = replace_rvs_by_values(model.potentials, rvs_to_values=values, rvs_to_transforms={})
-    return named | {p.name: v for p, v in zip(model.potentials, potentials, strict=True)}
+def _moved(reading: Reading, natural: Any, back: Any, name: str, line: Line) -> Reading:
+    """The same reading with one block on another scale."""
+
+    def put(variables: list[Any]) -> list[Any]:
+        return list(clone_replace(variables, {natural: back}, rebuild_strict=False))
+
+    rows = [part._replace(eta=put([part.eta])[0]) for part in reading.rows]
+    eta, cut = put([reading.eta, reading.cut])
+    terms = dict(zip(reading.terms, put(list(reading.terms.values())), strict=True))
+    flat = put([p for pair in reading.priors for p in pair])
+    return replace(
+        reading,
+        rows=rows,
+        eta=eta,
+        cut=cut,
+        terms=terms,
+        w=[line.free if w is natural else w for w in reading.w],
+        priors=list(zip(flat[::2], flat[1::2], strict=True)),
+        lines={**reading.lines, name: line},
+    )
+
+
+def _prior_rows(name: str, value: Any, base: Base) -> Rows:
+    """The prior of a member as a site on what it deviates from its location."""
+    assert base.site is not None
+    location, log_site = base.site
+    residual = value if is_zero(location) else value - location
+    inside = pt.tensor("eta_input", dtype="float64", shape=(None,) * residual.ndim)
+    return Rows(name, "prior", None, residual, inside, log_site(inside), None, None)

@@ -17,30 +17,33 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.ard.fixed_point import fixed_point_ard
 from ardvark.inference.ard.gradient import log_slopes
 from ardvark.inference.ard.sequential_ard import ArdResult, sequential_ard
 from ardvark.inference.graph.affine import depends
+from ardvark.inference.graph.chart import Chart, discrete_hyper
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper import gaussian_route
+from ardvark.inference.hyper.descend import NOWHERE, descend, descend_carefully, ends
 from ardvark.inference.hyper.gaussian_route import noise_of
-from ardvark.inference.hyper.settings import Evidence, Predictive
+from ardvark.inference.hyper.integrated import FAILURES
+from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Predictive
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, active_at_start
+from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
-from ardvark.inference.sites.likelihoods import Array, GaussianSites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel
+from ardvark.models.card import card_of
 
 __all__ = ["Ascent"]
 
-_REACH = 5.0  # on the real line, for one stretch of the search
-_STRETCHES = 6
-_NO_STEP = 2  # what L-BFGS-B says when its line search finds no lower point
+_SHORT = "the gradient ascent stopped short. Raise max_steps, or change start."
+_INSTEAD = ". Use Integrated(), which takes the priors in, or fix the value with Fixed(...)."
 _FLAT = 1e-3  # slope in log alpha, nats, at which steps that gain 1e-6 nats may well end
-_NOWHERE = 1e100  # minus the evidence where there is none
 
 
 class Ascent:
@@ -51,15 +54,15 @@ class Ascent:
         latent: LatentGaussian,
         method: Approximation,
         settings: Evidence | Predictive,
-        tick: Callable[[str], None],
+        tick: Tick,
     ) -> None:
         self.latent, self.method, self.settings, self.tick = latent, method, settings, tick
-        self.with_prior = isinstance(settings, Evidence) and settings.with_prior
+        self.with_prior = settings.with_prior if isinstance(settings, Evidence) else False
         self.ard = {} if self.with_prior else latent.ard_precisions
         self.rest = tuple(name for name in latent.hyper if name not in self.ard)
         self.theta: dict[str, Array] = {}
         self.sites_move = False  # so much that the steps of fixed sites end off the optimum
-        self._path_rule = method.loosened() if hasattr(method, "loosened") else method
+        self._path_rule = method.loosened()
         algorithm = settings.algorithm if isinstance(settings, Evidence) else "sequential"
         self._search: Callable[..., ArdResult] = sequential_ard
         if algorithm != "sequential":
@@ -76,9 +79,7 @@ class Ascent:
 
     def _refuse(self) -> None:
         name = type(self.settings).__name__
-        model = self.latent.model
-        discrete = [n for n in self.latent.hyper if model[n].dtype.startswith(("int", "bool"))]
-        if discrete:
+        if discrete := discrete_hyper(self.latent):
             raise UnsupportedPair(
                 f"hyper={name}() cannot optimise the discrete {discrete[0]!r}; fix it with "
                 f"Fixed(...), or use NUTS()"
@@ -123,8 +124,17 @@ class Ascent:
         settled = self._rounds(start)
         if isinstance(self.settings, Predictive):
             return self._choose(start, settled)
-        extra = self.latent.adjoint.log_prior(self.theta)[0] if self.with_prior else 0.0
-        return -settled.fit.log_evidence - extra, settled
+        return -settled.fit.log_evidence - self._log_prior(), settled
+
+    def _log_prior(self) -> float:
+        """What the prior adds to the log evidence in the search, at the end."""
+        if not self.with_prior:
+            return 0.0
+        extra = self.latent.adjoint.log_prior(self.theta)[0]
+        if self.with_prior == UNCONSTRAINED:
+            chart = self.latent.adjoint.chart(self.rest, self.theta)
+            extra += chart.log_jacobian(chart.to_line(self.theta))[0]
+        return extra
 
     def _quiet(self) -> dict[str, Array]:
         """Gaussian noise starts at a tenth of its typical value.
@@ -166,9 +176,8 @@ class Ascent:
                 if not path.converged:
                     stopped = f"the ARD steps stopped after {path.steps}. Raise max_steps."
             if others:
-                site_model, fit, climbed = self._climb(fit)
-                if not climbed:
-                    stopped = "the gradient ascent stopped short. Raise max_steps, or change start."
+                site_model, fit, wrong = self._climb(fit)
+                stopped = wrong or stopped
             assert site_model is not None and fit is not None
             gain, best = fit.log_evidence - best, fit.log_evidence
             self.tick(f"round {number + 1}, log evidence {best:.4f}")
@@ -179,7 +188,8 @@ class Ascent:
         assert site_model is not None and fit is not None
         converged = not stopped and fit.converged
         reason = stopped if fit.converged else ""  # else the approximation itself is the reason
-        return Settled(self.theta, site_model, fit, converged, "evidence", reason, path)
+        treatment = "mode" if self.with_prior == UNCONSTRAINED else "evidence"
+        return Settled(self.theta, site_model, fit, converged, treatment, reason, path)
 
     def _ard_steps(self, start: Any) -> ArdResult:
         """Sequential steps on all ARD precisions at once; θ is updated in place."""
@@ -282,27 +292,23 @@ class Ascent:
             self.theta, site_model, fit, converged, "predictive", settled.reason, path, chosen
         )
 
-    def _climb(self, fit: GaussianFit | None) -> tuple[SiteModel, GaussianFit, bool]:
-        """L-BFGS on the real line over every θ that is no ARD precision."""
+    def _climb(self, fit: GaussianFit | None) -> tuple[SiteModel, GaussianFit, str]:
+        """L-BFGS on the real line over every θ that is no ARD precision; "" or what is wrong."""
         latent = self.latent
-        shapes = {name: np.shape(self.theta[name]) for name in self.rest}
-        sizes = [int(np.prod(shapes[name])) for name in self.rest]
-        cuts = np.cumsum(sizes)[:-1]
-        held = latent.adjoint.unconstrain(self.theta)
+        chart = latent.adjoint.chart(self.rest, self.theta)
         last = [fit]  # each evaluation starts from the one before
 
-        def at(u: Array) -> tuple[dict[str, Array], dict[str, Array]]:
-            parts = zip(self.rest, np.split(u, cuts), strict=True)
-            free = {**held, **{name: part.reshape(shapes[name]) for name, part in parts}}
-            theta, slope = latent.adjoint.constrain(free)
-            return {**theta, **{name: self.theta[name] for name in self.ard}}, slope
-
         def objective(u: Array) -> tuple[float, Array]:
-            theta, slope = at(u)
+            theta = chart.from_line(u)
             site_model = latent.at(theta)
-            now = self.method.approximate(site_model, last[0])
+            try:
+                now = self.method.approximate(site_model, last[0])
+            except FAILURES:
+                if not own:
+                    raise
+                return NOWHERE, np.zeros_like(u)
             if not np.isfinite(now.log_evidence):
-                return _NOWHERE, np.zeros_like(u)  # the line search comes back from here
+                return NOWHERE, np.zeros_like(u)  # the line search comes back from here
             last[0] = now
             cotangents = self.method.evidence_gradient(site_model, now)
             gradient = latent.pull(theta, cotangents)
@@ -312,36 +318,33 @@ class Ascent:
                 value += log_prior
                 gradient = {name: gradient[name] + prior_gradient[name] for name in gradient}
             self.tick(f"log evidence {value:.4f}")
-            flat = [np.ravel(gradient[name] * slope[name]) for name in self.rest]
-            return -value, -np.concatenate(flat)
+            slope = chart.pull(u, gradient)
+            if self.with_prior == UNCONSTRAINED:
+                log_jacobian, jacobian_slope = chart.log_jacobian(u)
+                value, slope = value + log_jacobian, slope + jacobian_slope
+            return -value, -slope
 
-        u, success, before = np.concatenate([np.ravel(held[n]) for n in self.rest]), False, math.inf
-        low, high = self._noise_bounds(held)
-        u = np.clip(u, low, high)
-        # Never further than e^5 times at once: far out sites degenerate.
-        for _ in range(_STRETCHES):
-            found = optimize.minimize(
-                objective,
-                u,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=optimize.Bounds(np.maximum(u - _REACH, low), np.minimum(u + _REACH, high)),
-                options={"maxiter": self.settings.max_steps, "ftol": 1e-12, "gtol": 1e-6},
-            )
-            moved, u = np.abs(found.x - u).max(), found.x
-            # A line search that finds nothing from a fresh start has met the rounding.
-            idle = found.status == _NO_STEP and before - found.fun < self.settings.tolerance
-            success, before = bool(found.success) or idle, found.fun
-            if moved < _REACH and (success or found.status != _NO_STEP):
-                break
-        self.theta, _ = at(u)
+        own = card_of(latent.model) is None
+        low, high = self._noise_bounds(chart)
+        start = np.clip(chart.to_line(self.theta), low, high)
+        steps, tolerance = self.settings.max_steps, self.settings.tolerance
+        if own and not np.isfinite([low, high]).any():
+            end = descend_carefully(objective, start, steps)
+        else:
+            end = descend(objective, start, low, high, steps, tolerance)
+        self.theta = chart.from_line(end.u)
         site_model = latent.at(self.theta)
-        return site_model, self.method.approximate(site_model, last[0]), success
+        fit = self.method.approximate(site_model, last[0])
+        if not end.success:
+            return site_model, fit, _SHORT
+        if not own:  # the zoo's kernels may do without an input
+            return site_model, fit, ""
+        wrong = ends(lambda u: objective(u)[0], start, end, chart.labels, low, high)
+        return site_model, fit, "; ".join(wrong) and "; ".join(wrong) + _INSTEAD
 
-    def _noise_bounds(self, held: dict[str, Array]) -> tuple[Array, Array]:
+    def _noise_bounds(self, chart: Chart) -> tuple[Array, Array]:
         """Bounds on the real line: Gaussian noise stays above what the target can resolve."""
-        low = {name: np.full(np.shape(held[name]), -np.inf) for name in self.rest}
-        high = {name: np.full(np.shape(held[name]), np.inf) for name in self.rest}
+        low, high = np.full(chart.size, -np.inf), np.full(chart.size, np.inf)
         noise = self.any_noise
         if noise is not None and noise.name is not None:
             if not noise.target.any():
@@ -350,10 +353,10 @@ class Ascent:
                     f"best value. Fix the noise."
                 )
             side = low if noise.power > 0 else high
-            least = self.latent.adjoint.unconstrain({**self.theta, noise.name: noise.least})
-            side[noise.name] = least[noise.name]
-        flat = [[np.ravel(side[name]) for name in self.rest] for side in (low, high)]
-        return np.concatenate(flat[0]), np.concatenate(flat[1])
+            least = chart.to_line({**self.theta, noise.name: noise.least})
+            place = chart.labels.index(noise.name)  # a scalar
+            side[place] = least[place]
+        return low, high
 
 
 def _least(numbers: list[float], what: str) -> int:

@@ -8,17 +8,19 @@ a higher price.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ardvark.inference.ard.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
-from ardvark.inference.ard.sequential_ard import ArdResult, ArdStep, Mask
+from ardvark.inference.ard.sequential_ard import ArdResult, ArdStep
 from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import Array, GaussianSites
+from ardvark.inference.sites.arrays import Array, Mask
+from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel, least_noise
 
 __all__ = ["Noise", "ard_path", "noise_of", "search"]
@@ -94,7 +96,7 @@ def search(
     given_noise: bool,
     tolerance: float,
     max_steps: int,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> GaussianArd:
     """Precisions and noise that maximise the evidence, from a start."""
     assert model.precision is not None
@@ -130,9 +132,9 @@ def ard_path(found: GaussianArd, fit: GaussianFit, first: Mask | None) -> ArdRes
             on.discard(int(weight))
         where = np.array(sorted(on), dtype=np.intp)
         unknown = np.full(where.size, np.nan)
-        spoken = "re-estimate" if name == "all" else name
+        action = "re-estimate" if name == "all" else name
         steps.append(
-            ArdStep(spoken, int(weight), np.nan, float(evidence), size, where, unknown, {})
+            ArdStep(action, int(weight), np.nan, float(evidence), size, where, unknown, {})
         )
     end = ArdStep.at(steps[-1].action, steps[-1].weight, np.nan, found.precision, fit)
     return ArdResult(found.precision, fit, [*steps[:-1], end], found.converged and fit.converged)

@@ -15,9 +15,9 @@ import xarray as xr
 
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_tree
-from ardvark.inference.graph.copies import private_copy, put_data
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.methods import METHODS
+from ardvark.inference.pymc_models.copies import private_copy, put_data
 from ardvark.models.card import card_of
 from ardvark.models.inputs import scaled_like
 
@@ -42,7 +42,7 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
         `error` and `log_probability`, by step.
     """
     check_tree(tree, group=None)
-    check_model(model)
+    model = check_model(model)
     card = card_of(model)
     if "selection_path" not in tree.children or card is None or card.task != "binary":
         raise InputError(

@@ -29,15 +29,28 @@ from ardvark.inference.ard.sequential_ard import ArdStep
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, Start, checked_start
+from ardvark.inference.running.progress import Tick
+from ardvark.inference.running.until import check_until
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.moves import KERNELS
-from ardvark.inference.until import check_until
+from ardvark.models.card import card_of
 
-__all__ = ["CRITERIA", "Evidence", "Fixed", "Predictive", "Sampled", "fixed_values", "settle"]
+__all__ = [
+    "CRITERIA",
+    "UNCONSTRAINED",
+    "Evidence",
+    "Fixed",
+    "Predictive",
+    "Sampled",
+    "fixed_values",
+    "settle",
+]
 
 ALGORITHMS = ("sequential", *UPDATES)
-SAMPLED_KERNELS = (*KERNELS, "exact")
+UNCONSTRAINED = "unconstrained"
+MOST_INTEGRATED = 10  # scalar hyperparameters of a user's graph that are integrated out by default
+SAMPLED_KERNELS = (*KERNELS, "exact", "nuts")
 # criterion → the number of an ARD step that it minimises
 CRITERIA = {
     "loo_error": "loo_error",  # Qi04 (12)
@@ -63,8 +76,10 @@ class Evidence:
         How ARD precisions are searched: "sequential" (one weight at a time: fast, can add what was
         deleted), "mackay" or "em" (all at once, from a model with every weight). More than two
         classes: "sequential" fits one machine for each class against the rest.
-    with_prior : bool
-        Add the log density of the hyperprior (on the natural scale): a mode, not type-II ML.
+    with_prior : bool or "unconstrained"
+        Add the log density of the hyperprior: a mode, not type-II ML. True: on the natural scale.
+        "unconstrained": on the scale on which PyMC samples, log |dθ/dφ| included, where no scale
+        can go to zero under a prior that is finite there; the centre of `Integrated()`.
     start : str, tuple, mapping, or a list of these; optional
         Where ARD precisions start: "empty" (the default: the first step adds the weight of the
         largest gain), "all", ("random", k), ("random", k, seed), ("correlated", k), all with
@@ -87,7 +102,7 @@ class Evidence:
     """
 
     algorithm: str = "sequential"
-    with_prior: bool = False
+    with_prior: bool | str = False
     start: Start | list[Start] | None = None
     starts: int = 1
     tolerance: float = 1e-6
@@ -103,7 +118,44 @@ class Evidence:
             raise InputError(
                 f"algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}"
             )
+        if self.with_prior not in (False, True, UNCONSTRAINED):
+            raise InputError(
+                f"with_prior must be False, True or {UNCONSTRAINED!r}; got {self.with_prior!r}"
+            )
         _check_search(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Integrated:
+    """Hyperparameters integrated out under the priors that were written, by weighted points.
+
+    The default for a graph of one's own with at most ten of them. `Fixed(tree)` of such a fit
+    takes the mode on the unconstrained scale, around which the points stand.
+
+    Parameters
+    ----------
+    points : int, optional
+        Values of the hyperparameters at which the weights are approximated, rounded up to a power
+        of two; in three and more dimensions in each of two to eight rounds. None: 128 for one or
+        two scalar hyperparameters, 256 for more.
+    correct : bool
+        Resample the draws of weights and hyperparameters by Pareto-smoothed importance weights
+        towards the posterior of the graph itself: right where k-hat is below 0.7.
+    """
+
+    points: int | None = None
+    correct: bool = False
+
+    def __post_init__(self) -> None:
+        least, value = 32, self.points
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
+            raise InputError(
+                f"points must be a whole number of at least {least}, or None; got {value!r}"
+            )
+        if not isinstance(self.correct, bool):
+            raise InputError(f"correct must be True or False; got {self.correct!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +210,8 @@ class Sampled:
         How weights move given θ: "elliptical" (a slice on an ellipse of the approximation, never
         rejects), "independence" (Metropolis-Hastings with proposals from it), "draw" (the
         approximation itself: not exact, and the tree says so), or "exact" (independent exact
-        draws: probit and logit likelihoods with more weights than rows, or few weights).
+        draws: probit and logit likelihoods with more weights than rows, or few weights). "nuts"
+        uses no approximation: it is the fit by NUTS().
     scale : bool
         Also move ARD precisions together with their weights, at a fixed w sqrt(alpha), and with
         kernel="exact" given no weights at all: without it precisions of weights that the data say
@@ -166,8 +219,8 @@ class Sampled:
     tune : int
         Sweeps of each chain that are thrown away.
     sweeps : int
-        Sweeps of EP that make the approximation at each new θ, always from nothing. More of them
-        make the moves better, not more exact.
+        Sweeps of EP that make the approximation at each new θ, always from a cold start. More
+        of them make the moves better, not more exact.
     until : str, optional
     most_draws : int, optional
         "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
@@ -209,9 +262,23 @@ def _check_search(settings: Any) -> None:
         checked_start(start)
 
 
-def settle(
-    latent: LatentGaussian, method: Approximation, hyper: Any, tick: Callable[[str], None]
-) -> Settled:
+def default_hyper(latent: LatentGaussian) -> Any:
+    """What happens to the hyperparameters where nothing was said.
+
+    The zoo's models have precisions that the papers set by evidence. In a user's own graph the
+    priors that were written count: few hyperparameters are integrated out, many are set to the
+    mode of their posterior on the scale on which PyMC samples (on the natural scale that of a
+    non-centred scale is at zero).
+    """
+    if not latent.hyper:
+        return Fixed()
+    if card_of(latent.model) is not None:
+        return Evidence()
+    few = latent.adjoint.chart().size <= MOST_INTEGRATED
+    return Integrated() if few else Evidence(with_prior=UNCONSTRAINED)
+
+
+def settle(latent: LatentGaussian, method: Approximation, hyper: Any, tick: Tick) -> Settled:
     """Settle the hyperparameters by `hyper` and approximate the weights there."""
     if hyper is None:
         hyper = Evidence() if latent.hyper else Fixed()

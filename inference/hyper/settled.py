@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ardvark.inference.ard.sequential_ard import ArdResult
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["Settled"]

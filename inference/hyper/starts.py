@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ardvark.errors import InputError
+from ardvark.inference.sites.arrays import Mask
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["SCALE_FACTORS", "START_PRECISION", "Start", "active_at_start", "checked_start"]
@@ -48,8 +48,8 @@ def checked_start(start: Any) -> None:
 
 
 def active_at_start(
-    start: Any, model: SiteModel, optimised: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_] | None, float | None]:
+    start: Any, model: SiteModel, optimised: Mask
+) -> tuple[Mask | None, float | None]:
     """Weights that are active at first and their precision (None: the model's own)."""
     if start is None or start == "empty":
         return None, None

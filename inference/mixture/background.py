@@ -40,8 +40,8 @@ from ardvark.inference.mixture.kernels import (
     rate_proposal,
     statistics,
 )
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import STOP, Watch, go_on, in_threads
+from ardvark.inference.running.threads import STOP, Watch, go_on, in_threads
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["BackgroundPrior", "Evidence", "gaussian_evidence", "mixture_evidence"]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy.optimize import linear_sum_assignment
 
@@ -41,12 +40,12 @@ from ardvark.inference.mixture.kernels import (
     rung,
     statistics,
 )
-from ardvark.inference.mixture.ladder import run_ladder, settle
+from ardvark.inference.mixture.ladder import Store, Sweeps, run_ladder, settle
 from ardvark.inference.mixture.leaps import Library, make_library
 from ardvark.inference.mixture.scouts import search
 from ardvark.inference.reversible_jump import Plan
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import STOP, Watch, go_on, in_threads
+from ardvark.inference.running.threads import STOP, Watch, go_on, in_threads
+from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = [
     "Chain",
@@ -57,6 +56,7 @@ __all__ = [
     "joined",
     "log_labels",
     "make_problem",
+    "prior_draws",
     "relabelled",
     "run_chains",
 ]
@@ -85,16 +85,16 @@ class Chain(NamedTuple):
     """What a chain leaves: states (draw, ...), the subset of each sweep, counts of jumps."""
 
     states: State
-    visited: npt.NDArray[np.bool_]  # (sweep, input), tuning left out
-    tried: npt.NDArray[np.int64]  # (move, size before it)
-    accepted: npt.NDArray[np.int64]
+    visited: Mask  # (sweep, input), tuning left out
+    tried: Index  # (move, size before it)
+    accepted: Index
     powers: Array  # of the ladder, and how often neighbours changed places
     swaps: Array
 
 
 def make_problem(
     z: Array,
-    label: npt.NDArray[np.int64],
+    label: Index,
     log_prior: Array,
     shape: float,
     g: float,
@@ -196,10 +196,9 @@ class Walker:
         counts, swaps = np.zeros((2, N_MOVES, n_inputs + 1), np.int64), np.zeros(rungs - 1)
         stored = empty_state((draws,), n_classes, n_kernels, n_inputs, n_rows)
         visited = np.empty((sweeps, n_inputs), np.bool_)
-        run_ladder(
-            self.rng, self.p, self.state, self.powers, library, self.jumps, self.from_data, tuning,
-            sweeps // max(draws, 1), visited, stored, counts[0], counts[1], swaps, watch,
-        )  # fmt: skip
+        plan = Sweeps(self.jumps, self.from_data, tuning, sweeps // max(draws, 1))
+        store = Store(visited, stored, counts[0], counts[1], swaps)
+        run_ladder(self.rng, self.p, self.state, self.powers, library, plan, store, watch)
         go_on(watch)
         if not np.isfinite(self.state.tau).all() or not np.isfinite(self.state.beta).all():
             raise InputError(
@@ -271,6 +270,18 @@ def fill_at(rng: Any, p: Problem, states: State) -> None:
                 propose(rng, p, s, j)
                 for _ in range(SETTLE):
                     draw_coefficients(rng, p, s, j)
+
+
+def prior_draws(
+    p: Problem, shape: tuple[int, int], n_kernels: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Draws of m, τ, β from the prior."""
+    from scipy.stats import gamma
+
+    law = gamma(p.g, scale=1 / p.h)
+    beta = np.maximum(law.isf(rng.random(shape) * law.sf(p.floor)), p.floor * (1 + 1e-9))
+    tau = rng.gamma(p.shape, 1 / beta[..., None], size=(*shape, n_kernels))
+    return rng.normal(size=(*shape, n_kernels)), tau, beta
 
 
 def relabelled(states: State) -> State:
@@ -350,7 +361,7 @@ def class_probabilities(states: State, z: Array) -> Array:
     return np.asarray(total / len(states.P))
 
 
-def log_labels(states: State, z: Array, label: npt.NDArray[np.int64]) -> Array:
+def log_labels(states: State, z: Array, label: Index) -> Array:
     """Log p(t_n | x_n) of each draw and row, (draw, row); the label must be known."""
     out = np.empty((len(states.P), z.shape[1]))
     single = np.empty((z.shape[1], states.P.shape[-1]))

@@ -15,14 +15,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy.special import gammaln, logsumexp
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.mixture.background import Evidence
 from ardvark.inference.mixture.kernels import LOG_2_PI, Problem
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["Enumeration", "enumerate_mixture"]
 
@@ -35,9 +34,9 @@ NODES = 40
 class Enumeration(NamedTuple):
     """The exact posterior over subsets, and what draws from it need."""
 
-    subsets: npt.NDArray[np.bool_]  # (subset, input)
+    subsets: Mask  # (subset, input)
     log_joint: Array  # log p(I, t, x) by subset, up to p(t)
-    allocations: npt.NDArray[np.int64]  # (allocation, row)
+    allocations: Index  # (allocation, row)
     log_labels: Array  # log p(d | t)
     log_inputs: Array  # log p(x_j | d), (input, allocation)
     background: Evidence

@@ -312,11 +312,11 @@ def log_weight(p: Problem, s: State, j: int) -> float:
     return float(total)
 
 
-# --- jumps: `new` enters, `old` leaves, -1 is nobody -------------------------------------------
+# --- jumps: `new` enters, `old` leaves, -1 is none ---------------------------------------------
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_size_ratio(p: Problem, s: State, new: int, old: int) -> float:
+def log_size_ratio(p: Problem, s: Any, new: int, old: int) -> float:
     """Prior of the sizes and choice of the inputs: λ/(k + 1) for a birth, 1 for an exchange."""
     n_inputs, size = s.on.shape[0], int(s.on.sum())
     if old < 0:

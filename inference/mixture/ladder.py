@@ -10,7 +10,7 @@ default, is a plain chain. Leaps between modes (`leaps.py`) are made by the copy
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,9 +27,9 @@ from ardvark.inference.mixture.kernels import (
     statistics,
 )
 from ardvark.inference.mixture.leaps import Library, leap
-from ardvark.inference.threads import DONE, STOP
+from ardvark.inference.running.threads import DONE, STOP
 
-__all__ = ["run_ladder", "settle"]
+__all__ = ["Store", "Sweeps", "run_ladder", "settle"]
 
 SWAPS = 0.3  # share of exchanges between neighbours on the ladder that tuning aims at
 LEAP = 3  # row of the counts; births, deaths and exchanges are before it
@@ -78,30 +78,35 @@ def settle(rng: Any, p: Problem, s: State, powers: Any, sweeps: int, watch: Any)
             gibbs_sweep(rng, at_power(p, powers[t]), rung(s, t), rows)
 
 
+class Sweeps(NamedTuple):
+    """How to run: jumps a sweep, births from the data or the prior, warm-up or not."""
+
+    jumps: int
+    from_data: bool
+    tuning: bool  # the gaps between the powers follow the share of their exchanges
+    thin: int  # every thin-th state is stored
+
+
+class Store(NamedTuple):
+    """What a chain fills."""
+
+    visited: Any  # (sweep, input), the subset at s = 1
+    stored: State
+    tried: Any  # (move, size before it)
+    accepted: Any
+    swapped: Any  # exchanges by gap of the ladder
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_ladder(
-    rng: Any,
-    p: Problem,
-    s: State,
-    powers: Any,
-    library: Library,
-    jumps: int,
-    from_data: bool,
-    tuning: bool,
-    thin: int,
-    visited: Any,
-    stored: State,
-    tried: Any,
-    accepted: Any,
-    swapped: Any,
+    rng: Any, p: Problem, s: State, powers: Any, library: Library, plan: Sweeps, store: Store,
     watch: Any,
-) -> None:
-    """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1.
+) -> None:  # fmt: skip
+    """Run a sweep of every rung for each row of `store.visited`.
 
-    States are in place, the one at s = 1 first in the end. Every `thin`-th goes to `stored`.
-    `tried` and `accepted` count (move, size before it), `swapped` exchanges by gap of the ladder.
-    While tuning, the gaps between the powers follow the share of their exchanges.
+    States and powers are moved in place, the state at s = 1 first in the end.
     """
+    visited, stored, tried, accepted = store.visited, store.stored, store.tried, store.accepted
     n_rungs, leaps = powers.shape[0], library.rows.shape[0] > 0
     rows = np.empty((s.w.shape[2], p.z.shape[1]))
     room = State(
@@ -117,9 +122,9 @@ def run_ladder(
         for t in range(n_rungs):
             here, problem = rung(s, place[t]), at_power(p, powers[t])
             gibbs_sweep(rng, problem, here, rows)
-            for _ in range(jumps):
+            for _ in range(plan.jumps):
                 move, size = int(rng.random() * 3.0), int(here.on.sum())
-                yes = jump(rng, problem, here, move, from_data, rows)
+                yes = jump(rng, problem, here, move, plan.from_data, rows)
                 if t == 0:
                     tried[move, size] += 1
                     accepted[move, size] += yes
@@ -130,14 +135,14 @@ def run_ladder(
             accepted[LEAP, size] += leap(rng, p, library, here, room)
         if n_rungs > 1:
             swap_neighbours(rng, p, s, place, powers, swaps)
-            swapped += swaps
-            if tuning:
+            store.swapped[:] += swaps
+            if plan.tuning:
                 gap = np.log(powers[:-1] / powers[1:])
                 gap *= np.exp((swaps - SWAPS) / math.sqrt(sweep + 1.0))
                 powers[1:] = np.exp(-np.cumsum(np.minimum(gap, 2.0)))
         here = rung(s, place[0])
         visited[sweep] = here.on
-        if (sweep + 1) % thin == 0 and kept < stored.on.shape[0]:
+        if (sweep + 1) % plan.thin == 0 and kept < stored.on.shape[0]:
             copy_state(here, rung(stored, kept))
             kept += 1
     before = State(

@@ -16,15 +16,14 @@ depends on nothing else. Kernels have the names under which draws agree.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.approximate import Answer, Run
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.background import Evidence, mixture_evidence
 from ardvark.inference.mixture.chains import (
     Chain,
@@ -34,53 +33,41 @@ from ardvark.inference.mixture.chains import (
     draw_at,
     joined,
     log_labels,
-    make_problem,
+    prior_draws,
     relabelled,
     run_chains,
 )
 from ardvark.inference.mixture.enumerate import MOST_INPUTS, Enumeration, enumerate_mixture
 from ardvark.inference.mixture.kernels import Problem, State
+from ardvark.inference.mixture.reading import Reading, read_mixture
 from ardvark.inference.mixture.run_conditional import (
     conditional_evidence,
     sample_conditional,
     states_of,
 )
+from ardvark.inference.mixture.run_given import given_scale, given_states
 from ardvark.inference.predict import class_table
-from ardvark.inference.progress import progress
 from ardvark.inference.reversible_jump import ReversibleJump
+from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import rhat_problems
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Mask
+from ardvark.inference.tally import (
+    Tally,
+    jump_counts,
+    share_error,
+    subsets_group,
+    visited_subsets,
+)
 from ardvark.inference.tree import draws_dataset
 from ardvark.models.card import card_of
 from ardvark.models.checks import as_seed, positive_integer
 from ardvark.models.mixture import MixtureCard, MixturePrior
-from ardvark.models.subset_prior import log_subset_prior
 
 __all__ = ["conditional_posterior", "fit_enumerated", "fit_mixture", "predict_mixture"]
 
 MOVES = ("birth", "death", "exchange", "leap")
 ERROR_MAX = 0.5  # nats of a background's evidence beyond which its error is a problem
 _PLAIN = ReversibleJump()
-BATCHES = 20  # of a chain, for the Monte Carlo error of a probability
-
-
-class Reading(NamedTuple):
-    """A mixture's graph as numbers."""
-
-    prior: MixturePrior
-    scale: Scale
-    z: Array
-    label: npt.NDArray[np.int64]
-    h: Array  # in the units of z
-    target: str
-
-    def problem(self, evidence: Evidence) -> Problem:
-        """Give what the sampler works on."""
-        prior = self.prior
-        log_prior = log_subset_prior(len(self.z), prior.expected_inputs)
-        return make_problem(
-            self.z, self.label, log_prior, prior.shape, prior.g, self.h, prior.resolution, evidence
-        )
 
 
 def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -102,7 +89,7 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
             problem, prior.n_classes, prior.n_kernels, plan,
             jumps=settings.jumps or len(read.z),
             from_data=settings.proposals == "data",
-            rungs=settings.rungs, scouts=settings.scouts, chains=run.chains, seed=seeds[1],
+            rungs=settings.rungs or 1, scouts=settings.scouts, chains=run.chains, seed=seeds[1],
         )  # fmt: skip
         tick("draws of the background")
         states = [chain.states for chain in chains]
@@ -110,46 +97,35 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
     visited = np.stack([chain.visited for chain in chains])
     groups["posterior"].attrs["sampling_kind"] = "mcmc"
     groups["sample_stats"] = groups["sample_stats"].merge(_jump_counts(chains))
-    groups["subsets"] = _visited_subsets(visited, model)
-    groups["fit"] = _fit_group(model, evidence, visited.mean(axis=(0, 1)), _chain_error(visited))
+    groups["subsets"] = visited_subsets(visited, model.coords["feature"])
+    groups["fit"] = _fit_group(model, evidence, visited.mean(axis=(0, 1)), share_error(visited))
     problems, numbers = _problems(visited, evidence, list(model.coords["feature"]))
-    return groups, {
-        "hyper": "posterior",
-        "caption": "",
-        "weights": [],
-        "converged": not problems,
-        "problems": "; ".join(problems),
-        "sampler": numbers | _rates(chains),
-    }
+    return groups, Facts("posterior", problems=problems, sampler=numbers | _rates(chains))
 
 
 def _fit_conditional(model: Any, name: str, settings: Any, run: Run, read: Reading) -> Answer:
-    """Sample under P(t | x): NUTS and jumps in `pm.sample`; kernels keep the names they have."""
-    drawn = sample_conditional(model, name, settings, run)
-    states = states_of(drawn.posterior, read.scale)
+    """Sample under P(t | x); kernels keep the names they have."""
+    known = np.flatnonzero(read.label >= 0)  # the others say nothing of t given x
+    labelled = read._replace(z=np.ascontiguousarray(read.z[:, known]), label=read.label[known])
+    none = np.zeros(len(read.z))
+    problem = labelled.problem(Evidence(none, none))
+    found = sample_conditional(problem, read.prior, name, settings, run)
+    visited = np.stack([chain.visited for chain in found.chains])
+    values = {rv.name: found.posterior[rv.name] for rv in model.free_RVs}
+    groups = {"posterior": draws_dataset(model, values)}
+    states = states_of(groups["posterior"], read.scale)
     size = states.on.sum(axis=1).reshape((run.chains, run.draws))
-    posterior = {rv.name: drawn.posterior[rv.name].values for rv in model.free_RVs}
-    groups = {
-        "posterior": draws_dataset(model, posterior),
+    groups |= {
         "log_likelihood": _label_likelihood(model, read, states, run.chains),
-        "sample_stats": draws_dataset(model, {"n_inputs": size}),
-        "subsets": _visited_subsets(drawn.visited, model),
-        "fit": _fit_group(
-            model, None, drawn.visited.mean(axis=(0, 1)), _chain_error(drawn.visited)
-        ),
+        "sample_stats": draws_dataset(model, {"n_inputs": size}).merge(found.counts),
+        "subsets": visited_subsets(visited, model.coords["feature"]),
+        "fit": _fit_group(model, None, visited.mean(axis=(0, 1)), share_error(visited)),
     }
     groups["posterior"].attrs["sampling_kind"] = "mcmc"
-    problems, numbers = _problems(drawn.visited, None, list(model.coords["feature"]))
-    if drawn.divergences:
-        problems.append(f"{drawn.divergences} divergences of NUTS")
-    return groups, {
-        "hyper": "posterior",
-        "caption": "",
-        "weights": [],
-        "converged": not problems,
-        "problems": "; ".join(problems),
-        "sampler": numbers | {"accepted": drawn.accepted, "divergences": drawn.divergences},
-    }
+    problems, numbers = _problems(visited, None, list(model.coords["feature"]))
+    return groups, Facts(
+        "posterior", problems=problems + found.problems, sampler=numbers | found.numbers
+    )
 
 
 def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -172,13 +148,11 @@ def fit_enumerated(model: Any, name: str, settings: Any, run: Run) -> Answer:
         states = [_exact_states(rng, problem, found, prior, run.draws) for _ in range(run.chains)]
         groups = _groups(model, read, problem, states, seeds[1:])
     groups["posterior"].attrs["sampling_kind"] = "iid"
-    groups["subsets"] = _subset_group(
-        model, found.subsets, found.probability, np.zeros(len(found.subsets))
-    )
+    known = Tally(found.subsets, found.probability, np.zeros(len(found.subsets)))
+    groups["subsets"] = subsets_group(known, model.coords["feature"])
     inclusion = found.probability @ found.subsets
     groups["fit"] = _fit_group(model, found.background, inclusion, np.zeros(len(inclusion)))
-    facts = {"hyper": "posterior", "caption": "", "weights": [], "converged": True, "problems": ""}
-    return groups, facts
+    return groups, Facts("posterior")
 
 
 def conditional_posterior(model: Any, draws: int = 40_000, random_seed: int = 0) -> xr.Dataset:
@@ -209,12 +183,13 @@ def conditional_posterior(model: Any, draws: int = 40_000, random_seed: int = 0)
         )
     rng = np.random.default_rng(seed)
     nothing = read.problem(Evidence(np.zeros(n_inputs), np.zeros(n_inputs)))
-    mean, tau, _ = _prior_draws(nothing, (draws, n_inputs), read.prior.n_kernels, rng)
+    mean, tau, _ = prior_draws(nothing, (draws, n_inputs), read.prior.n_kernels, rng)
     subsets = np.array(list(np.ndindex(*(2,) * n_inputs)), bool)
     value, error = conditional_evidence(read.z, read.label, read.prior, (mean, tau), subsets, seed)
     log_p = value + nothing.log_prior[subsets.sum(axis=1)]
     probability = np.exp(log_p - logsumexp(log_p))
-    return _subset_group(model, subsets, probability, probability * error).assign(
+    found = Tally(subsets, probability, probability * error)
+    return subsets_group(found, model.coords["feature"]).assign(
         log_evidence=("subset", value), error=("subset", error)
     )
 
@@ -224,38 +199,13 @@ def predict_mixture(model: Any, tree: xr.DataTree, X_new: Array, random_seed: in
     card = card_of(model)
     assert isinstance(card, MixtureCard)
     assert card.prior is not None
-    scale = Scale(card.prior.centre, card.prior.spread)
-    states = states_of(tree["posterior"].to_dataset(), scale)
+    if card.included is not None:
+        scale, X_new = given_scale(card), np.asarray(X_new)[:, list(card.included)]
+        states = given_states(tree["posterior"].to_dataset(), scale)
+    else:
+        scale = Scale(card.prior.centre, card.prior.spread)
+        states = states_of(tree["posterior"].to_dataset(), scale)
     return class_table(model, class_probabilities(states, scale.to_z(X_new)))
-
-
-_TERMS = {f"kernel_{n}" for n in ("probability", "mean", "precision", "rate")}
-_TERMS |= {f"background_{n}" for n in ("probability", "mean", "precision", "rate")}
-_TERMS |= {"included", "class_probability", "x", "t"}
-
-
-def read_mixture(model: Any, name: str, settings: Any) -> Reading:
-    """Read data and prior of a mixture; refuse what its own sampler would not see."""
-    card = card_of(model)
-    assert isinstance(card, MixtureCard)
-    assert card.prior is not None
-    if settings.hyper is not None:
-        raise UnsupportedPair(
-            f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
-            f"posterior. Leave hyper out; shape, g, h and expected_inputs are arguments of the "
-            f"model."
-        )
-    terms = {v.name for v in (*model.basic_RVs, *model.potentials)}
-    if not terms <= _TERMS:
-        raise UnsupportedPair(
-            f"{name}: the graph has got {', '.join(sorted(terms - _TERMS))}, which the sampler of "
-            f"rbf_mixture does not know. Remove it, or use pm.sample."
-        )
-    prior = card.prior
-    scale = Scale(prior.centre, prior.spread)
-    label = np.asarray(model["label"].get_value(), np.int64)
-    z = scale.to_z(np.asarray(model["X"].get_value(), float))
-    return Reading(prior, scale, z, label, prior.h * prior.spread**2, card.target)
 
 
 # --- draws as groups ---------------------------------------------------------------------------
@@ -300,8 +250,8 @@ def _completed(
     prior = read.prior
     shape = (len(s.on), len(read.z))
     v, tau0, mean0, beta0 = background_draws(p, prior.n_background, shape[0], seed)
-    mean, tau, beta = _prior_draws(p, shape, prior.n_kernels, rng)
-    other = _prior_draws(p, shape, prior.n_background, rng)
+    mean, tau, beta = prior_draws(p, shape, prior.n_kernels, rng)
+    other = prior_draws(p, shape, prior.n_background, rng)
     fresh = rng.dirichlet(np.ones(prior.n_background), size=shape)
     on = s.on[..., None]
     v, tau0, mean0 = (
@@ -324,18 +274,6 @@ def _completed(
     }
 
 
-def _prior_draws(
-    p: Problem, shape: tuple[int, int], n_kernels: int, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    """Draws of m, τ, β from the prior."""
-    from scipy.stats import gamma
-
-    law = gamma(p.g, scale=1 / p.h)
-    beta = np.maximum(law.isf(rng.random(shape) * law.sf(p.floor)), p.floor * (1 + 1e-9))
-    tau = rng.gamma(p.shape, 1 / beta[..., None], size=(*shape, n_kernels))
-    return rng.normal(size=(*shape, n_kernels)), tau, beta
-
-
 def _exact_states(
     rng: np.random.Generator, p: Problem, found: Enumeration, prior: MixturePrior, draws: int
 ) -> State:
@@ -351,49 +289,7 @@ def _exact_states(
     return draw_at(rng, p, found.subsets[which], d, prior.n_classes, prior.n_kernels)
 
 
-# --- subsets and their errors ------------------------------------------------------------------
-
-
-def _visited_subsets(visited: npt.NDArray[np.bool_], model: Any) -> xr.Dataset:
-    """Every visited subset with its share of sweeps, by batches of all chains."""
-    chains, sweeps, inputs = visited.shape
-    patterns, which = np.unique(visited.reshape(-1, inputs), axis=0, return_inverse=True)
-    which = which.reshape(chains, sweeps)
-    share = np.array([np.bincount(w, minlength=len(patterns)) / sweeps for w in which])
-    batch = np.array_split(which, min(BATCHES, sweeps), axis=1)
-    shares = np.array(
-        [np.bincount(w, minlength=len(patterns)) / len(w) for part in batch for w in part]
-    )
-    within = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
-    between = share.std(axis=0, ddof=1) / np.sqrt(chains) if chains > 1 else 0.0
-    order = np.argsort(-share.mean(axis=0), kind="stable")
-    return _subset_group(
-        model, patterns[order], share.mean(axis=0)[order], np.maximum(within, between)[order]
-    )
-
-
-def _subset_group(model: Any, patterns: Any, probability: Array, mcse: Array) -> xr.Dataset:
-    return xr.Dataset(
-        {
-            "included": (("subset", "feature"), patterns),
-            "probability": ("subset", probability),
-            "mcse": ("subset", mcse),
-        },
-        coords={
-            "subset": np.arange(len(patterns)),
-            "feature": np.asarray(model.coords["feature"]),
-        },
-    )
-
-
-def _chain_error(visited: npt.NDArray[np.bool_]) -> Array:
-    """Monte Carlo error of the inclusion probabilities, batches of all chains."""
-    parts = np.array_split(visited, min(BATCHES, visited.shape[1]), axis=1)
-    means = np.concatenate([part.mean(axis=1) for part in parts])
-    chains = visited.mean(axis=1)
-    within = means.std(axis=0, ddof=1) / np.sqrt(len(means))
-    between = chains.std(axis=0, ddof=1) / np.sqrt(len(chains)) if len(chains) > 1 else 0.0
-    return np.asarray(np.maximum(within, between))
+# --- inclusion, jumps, checks -------------------------------------------------------------------
 
 
 def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Array) -> xr.Dataset:
@@ -409,16 +305,10 @@ def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Ar
 
 
 def _jump_counts(chains: list[Chain]) -> xr.Dataset:
-    sizes = chains[0].tried.shape[1]
-    counts = ("chain", "move", "size")
-    return xr.Dataset(
-        {
-            "tried": (counts, np.stack([chain.tried for chain in chains])),
-            "accepted": (counts, np.stack([chain.accepted for chain in chains])),
-            "power": (("chain", "rung"), np.stack([chain.powers for chain in chains])),
-            "swaps": (("chain", "gap"), np.stack([chain.swaps for chain in chains])),
-        },
-        coords={"move": list(MOVES), "size": np.arange(sizes)},
+    moves = np.stack([np.stack([chain.tried, chain.accepted], axis=-1) for chain in chains])
+    return jump_counts(moves, MOVES).assign(
+        power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
+        swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
     )
 
 
@@ -432,7 +322,7 @@ def _rates(chains: list[Chain]) -> dict[str, float]:
 
 
 def _problems(
-    visited: npt.NDArray[np.bool_], evidence: Evidence | None, names: list[str]
+    visited: Mask, evidence: Evidence | None, names: list[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Say where chains disagree: on the size of the subset, on an input."""
     size = visited.sum(axis=2, keepdims=True).astype(float)

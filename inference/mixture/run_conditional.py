@@ -1,35 +1,48 @@
-"""The RBF mixture by `target="conditional"`: the posterior under P(t | x), by jumps and NUTS.
+"""The RBF mixture by `target="conditional"`: the posterior under P(t | x), by jumps and HMC.
 
-There are no Gibbs updates for P(t | x, Θ, I): a sweep is one step of NUTS on every coefficient and
-a few jumps of `SubsetJump` over the subset, in `pm.sample`, in the product space of the graph. The
-coefficients of an input outside the subset have their prior, so births propose from the prior:
-right, and fit for small problems. It is the reference for what the joint density's answer means.
+    π(I, Θ) ∝ p(I) p(Θ | I) Π_n P(t_n | x_n, Θ, I)
+
+Which inputs tell the classes apart, as Syk00 asks. An unlabelled row does not enter: P(t | x) says
+nothing of x, so that it informs the range of an input and no more. There are no Gibbs updates for
+this target: chains are those of `conditional_chains.py`. Draws are completed to draws of the graph:
+the coefficients of an input outside the subset come from their prior.
+
+| group | here |
+|---|---|
+| `sample_stats` | `n_inputs` by draw; `log_t` of each draw's labels; `tried`, `accepted` by (move, size); `power`, `swaps` |
+| `fit` | `inclusion` with its error |
 
 `conditional_evidence` is a second route to the same posterior for few rows: the mean of
 P(t | x, Θ, I) over draws of Θ from the prior, subset by subset.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.approximate import Run
-from ardvark.inference.mixture.chains import Scale, log_labels
-from ardvark.inference.mixture.kernels import State
-from ardvark.inference.progress import progress
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.steps.subset import SubsetJump
+from ardvark.inference.facts import Run
+from ardvark.inference.mixture.chains import Scale, log_labels, prior_draws
+from ardvark.inference.mixture.conditional_chains import (
+    ConditionalChain,
+    Effort,
+    run_conditional_chains,
+)
+from ardvark.inference.mixture.conditional_jumps import MOVES
+from ardvark.inference.mixture.kernels import Problem, State
+from ardvark.inference.running.progress import progress
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.tally import jump_counts
 from ardvark.models.mixture import MixturePrior
 
 __all__ = ["Drawn", "conditional_evidence", "sample_conditional", "states_of"]
 
-TARGET_ACCEPT = 0.9
+RUNGS, LEAPFROGS, LEAST_JUMPS = 8, 10, 10
+LEAST_HMC = 0.2  # acceptance of HMC below which it does not move
 _NAMES = (
     "included",
     "class_probability",
@@ -40,49 +53,81 @@ _NAMES = (
 
 
 class Drawn(NamedTuple):
-    """Draws of `pm.sample`: those kept, the subset of every sweep, how it went."""
+    """Chains, their draws in the units of x, and how they went."""
 
-    posterior: xr.Dataset
-    visited: Any  # (chain, sweep, input)
-    accepted: float
-    divergences: int
+    chains: list[ConditionalChain]
+    posterior: dict[str, Array]  # (chain, draw, ...)
+    counts: xr.Dataset
+    problems: list[str]
+    numbers: dict[str, Any]
 
 
-def sample_conditional(model: Any, name: str, settings: Any, run: Run) -> Drawn:
-    """Sample by `SubsetJump` and NUTS."""
-    import pymc as pm
-
-    if settings.proposals == "prior" or settings.rungs > 1:
+def sample_conditional(
+    problem: Problem, prior: MixturePrior, name: str, settings: Any, run: Run
+) -> Drawn:
+    """Run the chains; `problem` has labelled rows only."""
+    if settings.proposals == "prior":
         raise UnsupportedPair(
-            f"{name}: proposals={settings.proposals!r}, rungs={settings.rungs}: with "
-            "target='conditional' births come from the prior, without a ladder. Leave both out."
+            f"{name}: proposals='prior': with target='conditional' births come from a mixture of "
+            "the prior and of what the data say. Leave proposals out."
         )
-    plan = settings.plan(run.draws)
-    rng = np.random.default_rng(run.seed)
-    n_inputs = len(model.coords["feature"])
-    starts = [
-        {"included": (rng.random(n_inputs) < share).astype(np.int64)}
-        for share in np.linspace(0.0, 1.0, run.chains)
-    ]
-    with progress(name, run.progressbar) as tick, model:
-        tick("jumps with NUTS")
-        step = SubsetJump([model["included"]], jumps=settings.jumps)
-        tree = pm.sample(
-            plan.draws * plan.thin, tune=plan.tune, chains=run.chains, step=[step],
-            cores=min(run.chains, os.cpu_count() or 1), initvals=starts, random_seed=run.seed,
-            progressbar=False, compute_convergence_checks=False, quiet=True,
-            nuts={"target_accept": TARGET_ACCEPT}, idata_kwargs={"log_likelihood": False},
+    seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(2)]
+    with progress(name, run.progressbar) as tick:
+        tick("jumps with HMC")
+        chains = run_conditional_chains(
+            problem, prior.n_classes, prior.n_kernels, settings.plan(run.draws),
+            effort=Effort(settings.jumps or max(LEAST_JUMPS, len(problem.z) // 2), LEAPFROGS),
+            rungs=settings.rungs or RUNGS, chains=run.chains, seed=seeds[0],
         )  # fmt: skip
-    posterior = tree["posterior"].to_dataset()
-    names = [rv.name for rv in model.free_RVs]
-    kept = posterior[names].isel(draw=slice(plan.thin - 1, None, plan.thin))
-    stats = tree["sample_stats"].to_dataset()
-    return Drawn(
-        kept.assign_coords(draw=np.arange(plan.draws)),
-        posterior["included"].transpose("chain", "draw", "feature").values.astype(bool),
-        float(stats["subset_accept"].mean()),
-        int(stats["diverging"].sum()),
+    rng = np.random.default_rng(seeds[1])
+    parts = [_completed(chain, problem, prior, rng) for chain in chains]
+    posterior = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
+    return Drawn(chains, posterior, _counts(chains, run.draws), _problems(chains), _rates(chains))
+
+
+def _completed(
+    chain: ConditionalChain, p: Problem, prior: MixturePrior, rng: np.random.Generator
+) -> dict[str, Array]:
+    """All variables of the graph in the units of x."""
+    s = chain.states
+    mean, tau, beta = prior_draws(p, s.on.shape, prior.n_kernels, rng)
+    on, centre, spread = s.on[..., None], prior.centre[:, None], prior.spread[:, None]
+    return {
+        "included": s.on.astype(np.int64),
+        "class_probability": softmax(s.A, axis=-1),
+        "kernel_probability": softmax(s.B, axis=-1),
+        "kernel_mean": centre + spread * np.where(on, s.mean, mean),
+        "kernel_precision": np.where(on, s.tau, tau) / spread**2,
+        "kernel_rate": np.where(s.on, s.beta, beta) * prior.spread**2,
+    }
+
+
+def _counts(chains: list[ConditionalChain], draws: int) -> xr.Dataset:
+    moves = np.stack([np.stack([chain.tried, chain.accepted], axis=-1) for chain in chains])
+    log_t = np.stack([chain.log_t for chain in chains])
+    thin = max(log_t.shape[1] // draws, 1)
+    return jump_counts(moves, MOVES).assign(
+        log_t=(("chain", "draw"), log_t[:, thin - 1 :: thin][:, :draws]),
+        power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
+        swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
     )
+
+
+def _rates(chains: list[ConditionalChain]) -> dict[str, Any]:
+    tried = np.sum([chain.tried.sum(axis=1) for chain in chains], axis=0)
+    accepted = np.sum([chain.accepted.sum(axis=1) for chain in chains], axis=0)
+    rates = {f"accepted_{m}": float(accepted[i] / max(tried[i], 1)) for i, m in enumerate(MOVES)}
+    return rates | {
+        "accepted_hmc": float(np.mean([chain.hmc_accepted for chain in chains])),
+        "divergences": int(sum(chain.divergences for chain in chains)),
+    }
+
+
+def _problems(chains: list[ConditionalChain]) -> list[str]:
+    worst = min(chain.hmc_accepted for chain in chains)
+    if worst >= LEAST_HMC:
+        return []
+    return [f"HMC accepts {worst:.2f} of its proposals in one chain (limit {LEAST_HMC}): tune more"]
 
 
 def states_of(posterior: xr.Dataset, scale: Scale) -> State:

@@ -25,7 +25,7 @@ from ardvark.inference.mixture.kernels import (
     propose,
 )
 from ardvark.inference.mixture.leaps import add_up, draw_subset, log_counts, log_sum, weigh
-from ardvark.inference.threads import STOP
+from ardvark.inference.running.threads import STOP
 
 __all__ = ["search"]
 

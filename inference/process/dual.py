@@ -24,10 +24,9 @@ last matrix is also the one of the evidence (15), see `support.py`.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["Mode", "curvature", "find_mode", "solve_in"]
 
@@ -49,7 +48,7 @@ class Mode(NamedTuple):
     iterations: int
 
     @property
-    def support(self) -> NDArray[np.bool_]:
+    def support(self) -> Mask:
         """The support vectors."""
         return self.alpha > 0
 
@@ -134,7 +133,7 @@ def _primal(sign: Array, v: Array, f: Array) -> float:
     return 0.5 * float(v @ f) + float(_loss(sign * f).sum())
 
 
-def solve_in(covariance: Array, free: NDArray[np.intp], weak: Array, right: Array) -> Array:
+def solve_in(covariance: Array, free: Index, weak: Array, right: Array) -> Array:
     """(Σ_M + Λ_M⁻¹)⁻¹ times a vector, weak = Λ_M⁻¹."""
     if not free.size:
         return right

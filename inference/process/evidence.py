@@ -29,11 +29,13 @@ import numpy as np
 
 from ardvark.inference.process.search import End, Objective, Optima, climb, search, weigh
 from ardvark.inference.process.support import relevance_of, support_evidence
+from ardvark.inference.running.executor import run_tasks
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.running.threads import Watch
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.trigonometric import TrigonometricSites
-from ardvark.inference.threads import Watch
 from ardvark.models.covariances import Covariance
 from ardvark.models.kernels import Scale
 
@@ -145,24 +147,29 @@ def maximise(
     max_steps: int = 5000,
     max_rounds: int = 50,
     workers: int = 1,
-    tick: Callable[[str], None] = lambda text: None,
+    executor: Any = None,
+    tick: Tick = no_tick,
 ) -> Found:
     """Maximise the evidence from each start: on the support vectors, or by another rule.
 
     `log_prior` adds a hyperprior: its log density in the parameters, and the gradient by name.
+    The starts are followed in so many threads (`workers`), or by an `executor`.
     """
     way = _Way(process, rule, log_prior, tolerance, max_steps, max_rounds)
 
-    def followed(u: Array, watch: Watch) -> End:
-        watched = replace(way, watch=watch)
-        end = watched.alive(u, watched.whole)
-        tick(f"log evidence {end.value:.4f}")
-        return end
+    def climbed(climb_of: Callable[..., End], tasks: Sequence[Any], said: str) -> list[End]:
+        def told(number: int, end: End) -> None:
+            tick(said.format(end.value, number))
+
+        if executor is not None:
+            return run_tasks(partial(climb_of, way), tasks, executor, done=told)
+        return search([partial(climb_of, way, task) for task in tasks], workers, told)
 
     places = [np.clip(process.flat(start), *way.bounds) for start in starts]
     if rule is None and len(process.sign) > MANY_ROWS:
-        places = _screened(way, places, workers, tick)
-    ends = search([partial(followed, u) for u in places], workers)
+        ends = climbed(_near, list(enumerate(places)), "start {1}: log evidence {0:.1f} so far")
+        places = [end.u for end in sorted(ends, key=lambda end: -end.value)[:KEPT]]
+    ends = climbed(_followed, places, "log evidence {0:.4f}")
     kappa_a = np.array([process.kappa(process.theta(end.u))["kappa_a"] for end in ends])
     optima = weigh(ends, relevance_of(kappa_a, process.X))
     theta = [process.theta(end.u) for end in optima.ends]
@@ -235,21 +242,18 @@ class _Way:
         return replace(self, process=part, max_steps=min(SOME_STEPS, self.max_steps))
 
 
-def _screened(
-    way: _Way, places: list[Array], workers: int, tick: Callable[[str], None]
-) -> list[Array]:
-    """Lead every start near its optimum on few rows, look at all rows there, keep the best."""
+def _followed(way: _Way, u: Array, watch: Watch | None = None) -> End:
+    """Climb from a start to the end."""
+    watched = replace(way, watch=watch)
+    return watched.alive(u, watched.whole)
 
-    def near(number: int, watch: Watch) -> End:
-        watched = replace(way, watch=watch)
-        some = watched.on_some(number)
-        u = some.alive(places[number], some.along_ramp).u
-        end = replace(watched, max_steps=LOOK_STEPS).along_ramp(u)
-        tick(f"start {number}: log evidence {end.value:.1f} so far")
-        return end
 
-    ends = search([partial(near, number) for number in range(len(places))], workers)
-    return [end.u for end in sorted(ends, key=lambda end: -end.value)[:KEPT]]
+def _near(way: _Way, start: tuple[int, Array], watch: Watch | None = None) -> End:
+    """Lead a start near its optimum on few rows, and look at all rows there."""
+    watched = replace(way, watch=watch)
+    some = watched.on_some(start[0])
+    u = some.alive(start[1], some.along_ramp).u
+    return replace(watched, max_steps=LOOK_STEPS).along_ramp(u)
 
 
 def random_starts(process: Process, count: int, seed: int = 0) -> list[dict[str, Array]]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Mixture", "by_height", "by_mass", "reconstruct"]
 

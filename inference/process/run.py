@@ -20,29 +20,36 @@ probability at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy.linalg import cho_solve, solve_triangular
 
-from ardvark.errors import InputError
-from ardvark.inference.approximate import Answer, Run, fit_gaussian, gaussian_answer
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.approximate import fit_gaussian, gaussian_answer
+from ardvark.inference.facts import Answer, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Evidence, Fixed, Sampled, fixed_values, settle
+from ardvark.inference.hyper.settings import (
+    UNCONSTRAINED,
+    Evidence,
+    Fixed,
+    Sampled,
+    fixed_values,
+    settle,
+)
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.predict import Average, class_table, in_blocks
 from ardvark.inference.process.dual import curvature
 from ardvark.inference.process.evidence import Found, Process, Theta, maximise, random_starts
 from ardvark.inference.process.support import support_evidence
-from ardvark.inference.progress import progress
-from ardvark.inference.samplers.run import fit_sampler
-from ardvark.inference.samplers.run_slices import fit_slices
+from ardvark.inference.running.progress import Tick, progress
+from ardvark.inference.samplers.run import fit_sampler, fit_slices
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import Posterior, checked_cholesky, condition
 from ardvark.inference.sites.trigonometric import TrigonometricSites
@@ -52,14 +59,12 @@ __all__ = ["fit_process", "predict_process", "sample_process", "slice_process"]
 
 STARTS = 10  # Chu06 section 4
 GAP = 1e-10  # relative duality gap beyond which a mode is not certified
-CAVITY = {"loo": "cavity"}  # for diagnostics: importance sampling is not valid here
 
 
 def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Approximate f by a Gaussian, at given κ or at those of the largest evidence."""
     if isinstance(settings.hyper, Sampled):
-        groups, facts = fit_gaussian(model, name, settings, run)
-        return groups, facts | CAVITY
+        return _by_cavity(fit_gaussian(model, name, settings, run))
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     process = process_of(model)
     found = None
@@ -71,7 +76,8 @@ def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
             settled = _at(latent, process, fixed_values(hyper, latent.hyper), "fixed")
         else:
             settled = settle(latent, settings, hyper, tick)
-        settled = settled._replace(fit=settings.completed(settled.fit))
+        if not isinstance(settings, Laplace):  # a mode at a kink has no third derivative
+            settled = settled._replace(fit=settings.completed(settled.model, settled.fit))
         groups, facts = gaussian_answer(latent, settled, run, tick)
     fit = groups["fit"].drop_vars("X").assign_coords(row=list(model.coords["row"]))
     if "multiplier" in fit:
@@ -79,20 +85,25 @@ def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     groups["fit"] = fit
     if found is not None:
         groups["optima"] = _optima_group(model, process, found)
-    return groups, facts | CAVITY
+    return _by_cavity((groups, facts))
 
 
 def sample_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample by a general sampler."""
-    groups, facts = fit_sampler(model, name, settings, run)
-    return groups, facts | CAVITY
+    return _by_cavity(fit_sampler(model, name, settings, run))
 
 
 def slice_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample by elliptical slices."""
     groups, facts = fit_slices(model, name, settings, run)
     groups["fit"] = groups["fit"].drop_vars("X")
-    return groups, facts | CAVITY
+    return _by_cavity((groups, facts))
+
+
+def _by_cavity(answer: Answer) -> Answer:
+    """Tell diagnostics that importance sampling is not valid here: leave-one-out is by cavities."""
+    groups, facts = answer
+    return groups, facts.with_extra(loo="cavity")
 
 
 def process_of(model: Any) -> Process:
@@ -157,8 +168,13 @@ def _by_evidence(
     process: Process,
     settings: Any,
     hyper: Evidence,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> tuple[Settled, Found]:
+    if hyper.with_prior == UNCONSTRAINED:
+        raise UnsupportedPair(
+            "the evidence of a process is searched on the natural scale of its kappas: use "
+            "Evidence(with_prior=True)."
+        )
     support = isinstance(settings, Laplace)
     with_prior = latent.adjoint.log_prior if hyper.with_prior else None
     found = maximise(

@@ -26,8 +26,8 @@ from scipy import optimize
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import Watch, go_on, in_threads
+from ardvark.inference.running.threads import Watch, go_on, in_threads
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["End", "Optima", "climb", "search", "weigh"]
 
@@ -122,14 +122,25 @@ def climb(
     return End(best_u, best_value, best_gradient, count, converged)
 
 
-def search(climbs: Sequence[Callable[[Watch], End]], workers: int = 1) -> list[End]:
+def search(
+    climbs: Sequence[Callable[[Watch], End]],
+    workers: int = 1,
+    told: Callable[[int, End], None] | None = None,
+) -> list[End]:
     """Run the climbs, some at a time: what they compute is in LAPACK, which threads share well.
 
     LAPACK itself has one thread in each: its own would wait for each other, and where a climb ends
     would depend on their number.
     """
+
+    def climbed(number: int, watch: Watch) -> End:
+        end = climbs[number](watch)
+        if told is not None:
+            told(number, end)
+        return end
+
     with threadpool_limits(1, "blas"):
-        return in_threads(lambda i, watch: climbs[i](watch), len(climbs), workers)
+        return in_threads(climbed, len(climbs), workers)
 
 
 def weigh(ends: Sequence[End], relevance: Array) -> Optima:

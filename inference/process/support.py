@@ -28,11 +28,10 @@ determinant only: the mode is the same, the value has no jumps, and a search can
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from ardvark.inference.process.dual import Mode, curvature, find_mode, solve_in
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = ["SupportEvidence", "relevance_of", "support_evidence"]
 
@@ -42,7 +41,7 @@ class SupportEvidence(NamedTuple):
 
     log_evidence: float  # minus Chu06 (15)
     mode: Mode
-    rows: NDArray[np.intp]  # rows that the adjoint speaks of: M, with a ramp some more
+    rows: Index  # rows that the adjoint speaks of: M, with a ramp some more
     adjoint: Array  # G (s, s), symmetric: d log evidence = sum(G * dΣ_M)
     variance: Array  # posterior variance of f at these rows
 
@@ -79,7 +78,7 @@ def support_evidence(
     return SupportEvidence(-mode.objective - half_log_det, mode, rows, adjoint, q)  # Chu06 (15)
 
 
-def _curvatures(mode: Mode, sign: Array, ramp: float) -> tuple[NDArray[np.intp], Array, Array]:
+def _curvatures(mode: Mode, sign: Array, ramp: float) -> tuple[Index, Array, Array]:
     """Rows with curvature, their Λ, and dΛ/dz = -α Λ."""
     if not ramp:
         rows = np.flatnonzero(mode.support)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.vb.blocks import Index, Mask
+from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["Factors", "KernelBasis"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrmm
 
 from ardvark.inference.sample_feature.basis import Factors
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.vb.blocks import GaussianBlock, Index
+from ardvark.inference.sites.arrays import Array, Index
+from ardvark.inference.vb.blocks import GaussianBlock
 from ardvark.inference.vb.rows import Parabola
 
 __all__ = ["Direct", "Factored", "Moments", "SeenByLam", "moments_of"]

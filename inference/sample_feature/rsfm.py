@@ -14,18 +14,21 @@ does not is its covariance.
 | limit on alpha                              | at the gauge max |lam| = 1, kept in every sweep |
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ardvark.inference.laplace import Laplace
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sample_feature.vb import State
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import Array, GaussianSites, LogitSites, Sites
+from ardvark.inference.sites.arrays import Array, Index
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, Sites
 from ardvark.inference.sites.model import SiteModel
-from ardvark.inference.vb.blocks import GaussianBlock, Index
+from ardvark.inference.vb.blocks import GaussianBlock, Known
+from ardvark.inference.vb.rows import GaussianRows, GivenNoise, LogisticRows, Rows
 
-__all__ = ["RsfmFit", "rsfm"]
+__all__ = ["RsfmFit", "rsfm", "rsfm_state"]
 
 _LIMIT = 1e6  # precision beyond which a weight leaves: its sd is a thousandth of a kernel's height
 _LEAST_NOISE = 1e-6  # of the variance of t: 1/beta never falls below
@@ -72,7 +75,7 @@ def rsfm(
     beta: float | None = None,
     tolerance: float = 1e-5,
     max_sweeps: int = 500,
-    tick: Callable[[str], None] = lambda text: None,
+    tick: Tick = no_tick,
 ) -> RsfmFit:
     """Alternate between the two sides.
 
@@ -106,6 +109,24 @@ def rsfm(
         change = float(np.sqrt(np.mean((fitted - before) ** 2) / max(np.mean(fitted**2), 1e-300)))
         tick(f"sweep {sweep}, {len(w.kept)} samples, {len(lam.kept)} features")
     return RsfmFit(w, lam, np.nan if classes else noise, sweep, change <= tolerance, change)
+
+
+def rsfm_state(fit: RsfmFit, target: Array, classes: bool) -> State:
+    """Give the end as a state of VB whose precisions are known, for moments and draws."""
+    rows: Rows = (
+        LogisticRows(target, np.ones_like(target))
+        if classes
+        else GaussianRows(target, GivenNoise(fit.beta))
+    )
+    return State(
+        fit.w.block,
+        fit.lam.block,
+        Known(fit.w.alpha),
+        Known(fit.lam.alpha),
+        rows,
+        fit.w.kept,
+        fit.lam.kept,
+    )
 
 
 def _start(size: int, mean: Array, given: Array | None) -> Side:

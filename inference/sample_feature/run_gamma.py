@@ -2,7 +2,7 @@
 
 Mir17 choose gamma by the error on a validation set, or in five folds. The ELBO needs neither: it
 is the bound on log p(t | gamma) that each fit ends with, so all rows can train. It is quick and not
-as good: under the flat hyperpriors it takes narrow kernels (`ardvark.studies.mirzaei2017`, "elbo").
+as good: under the flat hyperpriors it takes narrow kernels (the study `mirzaei2017`, "elbo").
 
 | by           | what is least                                                                     |
 |--------------|-----------------------------------------------------------------------------------|
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,13 +25,15 @@ import numpy as np
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model
 from ardvark.inference.laplace import Laplace
+from ardvark.inference.running.executor import check_executor, run_tasks
 from ardvark.inference.sample_feature.basis import KernelBasis
-from ardvark.inference.sample_feature.rsfm import rsfm
+from ardvark.inference.sample_feature.rsfm import rsfm, rsfm_state
 from ardvark.inference.sample_feature.search import ascend
 from ardvark.inference.sample_feature.vb import State, eta_moments
-from ardvark.inference.sites.likelihoods import Array, LogitSites
+from ardvark.inference.sites.arrays import Array, Index
+from ardvark.inference.sites.likelihoods import LogitSites
 from ardvark.inference.sites.quadrature import quadrature_tilted
-from ardvark.inference.vb.blocks import Gamma, Index, Known
+from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows
 from ardvark.inference.vb.vb import VB
 from ardvark.models.card import card_of
@@ -106,10 +109,7 @@ def train(
     """Fit one machine on arrays: targets, or signs ±1 with `classes`."""
     if isinstance(method, Laplace):
         found = rsfm(basis, target, classes=classes)
-        state = State(
-            found.w.block, found.lam.block, Known(found.w.alpha), Known(found.lam.alpha),
-            LogisticRows(target, np.ones_like(target)), found.w.kept, found.lam.kept,
-        )  # fmt: skip
+        state = rsfm_state(found, target, classes)
         return Machine(basis, state, classes, np.nan, found.converged)
     prior = Gamma(np.array(a), np.array(b))
     spread = np.array(float(target.var()) or 1.0)
@@ -138,6 +138,7 @@ def search_gamma(
     validation: tuple[Any, Any] | None = None,
     folds: int = 5,
     random_seed: Seed = 0,
+    executor: Any = None,
 ) -> GammaSearch:
     """Choose the gamma of a sample-feature machine.
 
@@ -154,20 +155,33 @@ def search_gamma(
         Rows for by="validation".
     folds : int
         For by="cv".
+    executor : int, Dask Client, address or concurrent.futures' Executor, optional
+        Who tries them: 2 for two processes, `"tcp://..."` for a cluster.
     """
-    check_model(model)
-    method, card = method or VB(), card_of(model)
+    model, executor = check_model(model), check_executor(executor)
+    method = method or VB()
+    card: Any = card_of(model)
     _check(card, method, one_of(by, RULES, "by"), validation)
     grid = [positive(g, "gammas") for g in gammas]
     if not grid:
         raise InputError("gammas is empty: give at least one number to try.")
     trials = list(_trials(model, card, by, validation, positive_integer(folds, "folds")))
     seed = some_seed(random_seed)
-    lines = [_line(method, card, model, trials, gamma, by, seed) for gamma in grid]
+    shape = _Shape(card.kernel, card.a, card.b, card.task == "binary")
+    lines = run_tasks(partial(_line, method, shape, trials, by, seed), grid, executor)
     import pandas as pd
 
     table = pd.DataFrame(lines, index=pd.Index(grid, name="gamma"))
     return GammaSearch(grid[int(np.argmin(table["score"].to_numpy()))], table)
+
+
+class _Shape(NamedTuple):
+    """What a machine is made of, from the card of its model."""
+
+    kernel: Any
+    a: float
+    b: float
+    classes: bool
 
 
 class _Trial(NamedTuple):
@@ -178,7 +192,7 @@ class _Trial(NamedTuple):
 
 
 def _check(card: Any, method: Any, by: str, validation: Any) -> None:
-    if card is None or card.family != "bilinear":
+    if card is None or card.family != "sample_feature":
         raise UnsupportedPair("search_gamma is for sample_feature_* models.")
     if not isinstance(method, (VB, Laplace)):
         raise UnsupportedPair(f"search_gamma takes VB() or Laplace(), got {method!r}.")
@@ -209,16 +223,16 @@ def _trials(model: Any, card: Any, by: str, validation: Any, folds: int) -> Iter
 
 
 def _line(
-    method: Any, card: Any, model: Any, trials: list[_Trial], gamma: float, by: str, seed: int
+    method: Any, shape: _Shape, trials: list[_Trial], by: str, seed: int, gamma: float
 ) -> dict[str, float]:
     """Score one gamma: means over the folds."""
-    begin, classes = time.process_time(), card.task == "binary"
-    numbers = []
+    begin, numbers = time.process_time(), []
     for trial in trials:
-        basis = KernelBasis(card.kernel, trial.X, trial.X, gamma)
+        basis = KernelBasis(shape.kernel, trial.X, trial.X, gamma)
         machine = train(
-            method, basis, trial.target, classes=classes, a=card.a, b=card.b, random_seed=seed
-        )
+            method, basis, trial.target,
+            classes=shape.classes, a=shape.a, b=shape.b, random_seed=seed,
+        )  # fmt: skip
         score = -machine.elbo if by == "elbo" else machine.loss(trial.X_left, trial.target_left)
         numbers.append((score, machine.elbo, len(machine.samples), len(machine.features)))
     names = ("score", "elbo", "samples", "features")

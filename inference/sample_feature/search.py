@@ -4,13 +4,14 @@ Different starts reach different optima; the end with the best bound of the whol
 Three sweeps are extrapolated (`Ascent.leap`), and weights may leave after a warm-up.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sample_feature.vb import Ascent, State, Watch, readmitted
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.vb.blocks import Gamma, GaussianBlock, Known
 from ardvark.inference.vb.rows import Rows
 from ardvark.inference.vb.vb import Pruning
@@ -48,7 +49,7 @@ def ascend(
     alpha_w: Array | None = None,
     alpha_lam: Array | None = None,
     watch: Watch | None = None,
-    tick: Callable[[str], None] = lambda text: None,
+    tick: Tick = no_tick,
 ) -> BilinearFit:
     """Ascend from several starts and keep the end with the best ELBO.
 
@@ -122,7 +123,7 @@ def _run(
     pruning: Pruning | None,
     tolerance: float,
     max_sweeps: int,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> BilinearFit:
     path, sizes, calm, gain = list[float](), list[tuple[int, int]](), 0, np.inf
     places = list[Array]()
@@ -160,7 +161,7 @@ def _once_more(
     pruning: Pruning,
     tolerance: float,
     max_sweeps: int,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> BilinearFit:
     """Take in again what was pruned, ascend anew, and keep the better end."""
     shape, state = ascent.basis.shape, fit.state

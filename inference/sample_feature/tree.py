@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.inference.approximate import Run
+from ardvark.inference.facts import Run
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.vb import State
-from ardvark.inference.sites.likelihoods import Array, LogitSites
+from ardvark.inference.sites.arrays import Array, Index
+from ardvark.inference.sites.likelihoods import LogitSites
 from ardvark.inference.tree import draws_dataset
-from ardvark.inference.vb.blocks import Gamma, Index
+from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.rows import GammaNoise, GaussianRows
 from ardvark.models.card import card_of
 

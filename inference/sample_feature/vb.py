@@ -29,13 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.inference.sample_feature.moments import moments_of
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.vb.blocks import (
     Gamma,
     GaussianBlock,
-    Index,
     Known,
-    Mask,
     Precisions,
     conjugate,
     gaussian_block,

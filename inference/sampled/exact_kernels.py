@@ -28,7 +28,7 @@ Held 2006). Given lambda the rows are divided by its root and all of the above h
 moved given w, by a slice for each row.
 
 Exactness asks that y be a draw given alpha and the data, whatever went before. It is one: the tilt
-of its proposals is found from alpha alone, from nothing at each sweep, to rounding.
+of its proposals is found from alpha alone, by a cold start at each sweep, to rounding.
 """
 
 from math import exp, log, log1p, pi
@@ -37,8 +37,16 @@ import numpy as np
 from numba import njit
 
 from ardvark.inference.exact.truncated_normal import draw_above, standard_excess
-from ardvark.inference.sampled.kernels import FAST, PROBIT, draw_precisions, rescale_all
-from ardvark.inference.threads import DONE, STOP
+from ardvark.inference.running.threads import DONE, STOP
+from ardvark.inference.sampled.kernels import (
+    FAST,
+    LOGIT,
+    PROBIT,
+    Problem,
+    State,
+    draw_precisions,
+    rescale_all,
+)
 
 __all__ = ["MOST_PROPOSALS", "run_exact_chain"]
 
@@ -197,39 +205,37 @@ def _draw_variances(eta, variance, rng):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run_exact_chain(  # type: ignore[no-untyped-def]
-    B, offset, logit, shape, rate, alpha, variance, tune, scale, rng, weights, precisions, trials,
-    watch,
-):  # fmt: skip
-    """Fill `weights`, `precisions` (draws, d) and `trials` (draws,).
+def run_exact_chain(p, alpha, variance, plan, store, rng, watch):  # type: ignore[no-untyped-def]
+    """Run a chain and fill `store`; True, or False where no proposal was accepted.
 
-    B and offset have the signs of their rows; alpha and the variance of the noise (N,), which is 1
-    for a probit, are the state. rate 0: this precision is fixed. Without `scale` precisions are
-    drawn given the weights alone. True, or False where no proposal was accepted.
+    A and offset of the problem have the signs of their rows; alpha and the variance of the noise
+    (N,), which is 1 for a probit, are the state. Without `plan.scale` precisions are drawn given
+    the weights alone.
     """
-    ones = np.ones(len(B))
-    rows, columns, shift = B, np.ascontiguousarray(B.T), offset
-    for i in range(-tune, len(weights)):
+    ones = np.ones(len(p.A))
+    rows, columns, shift = p.A, p.AT, p.offset
+    for i in range(-plan.tune, len(store.weights)):
         if watch[STOP]:
             return False
         watch[DONE] += 1
-        if logit:
+        if p.family == LOGIT:
             root = np.sqrt(variance)
-            rows, shift = B / root.reshape(-1, 1), offset / root
+            rows, shift = p.A / root.reshape(-1, 1), p.offset / root
             columns = np.ascontiguousarray(rows.T)
         G = _utilities(rows, alpha)
         y, tried, found = draw_above(G, -shift, rng, MOST_PROPOSALS, watch)
         if not found:
             return False
         R = np.ascontiguousarray(np.linalg.inv(G))
-        if scale:
-            _draw_precisions_without(columns, R, np.dot(R, y), alpha, shape, rate, rng)
-        w = _draw_weights(rows, R, y, alpha, rng)
-        if scale:
-            rescale_all(rows, shift, PROBIT, ones, ones, w, alpha, shape, rate, rng)
-        draw_precisions(w, alpha, shape, rate, rng)
-        if logit:
-            _draw_variances(np.dot(B, w) + offset, variance, rng)
+        scaled = Problem(rows, columns, shift, PROBIT, ones, ones, p.shape, p.rate)
+        if plan.scale:
+            _draw_precisions_without(columns, R, np.dot(R, y), alpha, p.shape, p.rate, rng)
+        state = State(_draw_weights(rows, R, y, alpha, rng), alpha)
+        if plan.scale:
+            rescale_all(scaled, state, rng)
+        draw_precisions(scaled, state, rng)
+        if p.family == LOGIT:
+            _draw_variances(np.dot(p.A, state.w) + p.offset, variance, rng)
         if i >= 0:
-            weights[i], precisions[i], trials[i] = w, alpha, tried
+            store.weights[i], store.precisions[i], store.trials[i] = state.w, alpha, tried
     return True

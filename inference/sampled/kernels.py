@@ -19,39 +19,94 @@ given the probit Phi(eta / 1.702) in q, within 0.01 of it everywhere, and itself
 """
 
 from math import cos, erfc, exp, isfinite, log, log1p, pi, sin, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ardvark.inference.ep.sequential import (
-    GAUSSIAN,
     fresh_functions,
     fresh_weights,
     inverse_factor,
     sweep_functions,
     sweep_weights,
 )
-from ardvark.inference.sites.likelihoods import Array, GaussianSites, LogitSites, ProbitSites, Sites
-from ardvark.inference.threads import DONE, STOP
+from ardvark.inference.known_sites import kernels
+from ardvark.inference.running.threads import DONE, STOP
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
 
 __all__ = [
     "FREEDOM",
     "LOGIT",
     "PROBIT",
+    "Plan",
+    "Problem",
+    "State",
+    "Store",
     "draw_precisions",
+    "problem_of",
     "refresh",
     "rescale",
     "rescale_all",
     "run_chain",
     "site_arrays",
+    "store_of",
 ]
 
 PROBIT, LOGIT = 1, 2  # and 0 is Gaussian
 LOGIT_AS_PROBIT = 1.702
+GAUSSIAN_ROWS, PROBIT_ROWS, COLUMNS = kernels.GAUSSIAN, kernels.PROBIT, kernels.COLUMNS  # of q
 FREEDOM = 8.0  # of the Student-t that q is taken for: a logit's tails are heavier than a Gaussian's
 SQRT_HALF, HALF_LOG_TWO_PI = sqrt(0.5), 0.5 * log(2.0 * pi)
 MOST_TRIALS = 200  # a bracket is smaller than rounding by then, or larger than e^200
 FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+
+class Problem(NamedTuple):
+    """The model: projection, sites, and the Gamma prior of each precision (rate 0: fixed)."""
+
+    A: Any  # (N, d)
+    AT: Any  # the same, transposed and contiguous
+    offset: Any
+    family: int
+    label: Any  # sign of a row, or its mean
+    extra: Any  # its precision, for Gaussian sites
+    shape: Any
+    rate: Any
+
+
+class State(NamedTuple):
+    """Where a chain is; both arrays are moved in place."""
+
+    w: Any
+    alpha: Any
+
+
+class Plan(NamedTuple):
+    """How to run: kernel 0 is elliptical, 1 independence, 2 a draw of q."""
+
+    tune: int
+    sweeps: int  # of EP, for q
+    kernel: int
+    scale: bool  # rescale too
+
+
+class Store(NamedTuple):
+    """What a chain fills: `weights` and `precisions` (draws, d), `trials` (draws,)."""
+
+    weights: Any
+    precisions: Any
+    trials: Any
+
+
+class Q(NamedTuple):
+    """Sites of the approximation, its mean, and a draw minus the mean."""
+
+    tau: Any
+    nu: Any
+    mean: Any
+    there: Any
 
 
 @njit(cache=True, error_model="numpy")
@@ -77,47 +132,61 @@ def _log_site(family, label, extra, eta):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _log_sites(family, label, extra, eta):  # type: ignore[no-untyped-def]
+def _log_sites(p, eta):  # type: ignore[no-untyped-def]
     total = 0.0
     for n in range(len(eta)):
-        total += _log_site(family, label[n], extra[n], eta[n])
+        total += _log_site(p.family, p.label[n], p.extra[n], eta[n])
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def _log_ratio(family, label, extra, tau, nu, eta):  # type: ignore[no-untyped-def]
+def _log_ratio(p, q, eta):  # type: ignore[no-untyped-def]
     """Log of target over q, a function of the predictors alone."""
     total = 0.0
     for n in range(len(eta)):
-        total += _log_site(family, label[n], extra[n], eta[n])
-        total -= eta[n] * (nu[n] - 0.5 * tau[n] * eta[n])
+        total += _log_site(p.family, p.label[n], p.extra[n], eta[n])
+        total -= eta[n] * (q.nu[n] - 0.5 * q.tau[n] * eta[n])
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def _approximate_weights(A, offset, s, label, extra, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
-    """Sites of q, its mean, and a draw of w minus the mean: through k x k matrices."""
-    rows, k = A.shape
-    sd = 1.0 / np.sqrt(alpha)
-    X = A * sd
-    tau, nu = np.zeros(rows), np.zeros(rows)
-    V, m = np.eye(k), np.zeros(k)
-    for _ in range(sweeps):
-        sweep_weights(X, offset, s, label, extra, tau, nu, V, m, 1.0, watch)
-    V, m, inverse, _ = fresh_weights(X, offset, tau, nu)
-    return tau, nu, sd * m, sd * np.dot(rng.standard_normal(k), inverse)
+def _sites_of_q(p):  # type: ignore[no-untyped-def]
+    """Rows of `known_sites/kernels.py`: Gaussian sites as they are, a logit as a probit."""
+    rows = len(p.label)
+    table = np.zeros((rows, COLUMNS))
+    if p.family == 0:
+        table[:, 0], table[:, 1] = p.label, p.extra
+        return np.full(rows, GAUSSIAN_ROWS), table
+    table[:, 0] = p.label / LOGIT_AS_PROBIT if p.family == LOGIT else p.label
+    return np.full(rows, PROBIT_ROWS), table
 
 
 @njit(cache=True, error_model="numpy")
-def _approximate_functions(A, offset, s, label, extra, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
+def _approximate_weights(p, code, table, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
+    """Q at these precisions, through k x k matrices."""
+    offset = p.offset
+    rows, k = p.A.shape
+    sd = 1.0 / np.sqrt(alpha)
+    X = p.A * sd
+    tau, nu = np.zeros(rows), np.zeros(rows)
+    V, m = np.eye(k), np.zeros(k)
+    for _ in range(sweeps):
+        sweep_weights(X, offset, code, table, tau, nu, V, m, 1.0, watch)
+    V, m, inverse, _ = fresh_weights(X, offset, tau, nu)
+    return Q(tau, nu, sd * m, sd * np.dot(rng.standard_normal(k), inverse))
+
+
+@njit(cache=True, error_model="numpy")
+def _approximate_functions(p, code, table, alpha, sweeps, rng, watch):  # type: ignore[no-untyped-def]
     """Compute the same through N x N matrices; the draw by Matheron's rule."""
+    A, offset = p.A, p.offset
     rows, k = A.shape
     cross = A / alpha
     S = np.dot(cross, A.T)
     tau, nu = np.zeros(rows), np.zeros(rows)
     V, eta = S.copy(), offset.copy()
     for _ in range(sweeps):
-        sweep_functions(s, label, extra, tau, nu, V, eta, 1.0, watch)
+        sweep_functions(code, table, tau, nu, V, eta, 1.0, watch)
     _, _, _, r, _ = fresh_functions(S, offset, tau, nu)
     scale = np.sqrt(tau)
     B = scale.reshape(-1, 1) * S * scale
@@ -127,7 +196,7 @@ def _approximate_functions(A, offset, s, label, extra, alpha, sweeps, rng, watch
     before = rng.standard_normal(k) / np.sqrt(alpha)
     surprise = scale * np.dot(A, before) + rng.standard_normal(rows)
     pull = scale * np.dot(np.dot(inverse, surprise), inverse)
-    return tau, nu, np.dot(r, cross), before - np.dot(pull, cross)
+    return Q(tau, nu, np.dot(r, cross), before - np.dot(pull, cross))
 
 
 @njit(cache=True, error_model="numpy")
@@ -143,26 +212,26 @@ def _tails(quadratic, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _slide(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rng):  # type: ignore[no-untyped-def]
+def _slide(p, q, s, rng):  # type: ignore[no-untyped-def]
     """Elliptical slice on the Student-t of q: w is moved in place; the number of trials."""
-    k = len(w)
-    centre, here = np.dot(A, mean) + offset, w - mean
-    eta_here, eta_there = np.dot(A, here), np.dot(A, there)
+    alpha, tau, k = s.alpha, q.tau, len(s.w)
+    centre, here = np.dot(p.A, q.mean) + p.offset, s.w - q.mean
+    eta_here, eta_there = np.dot(p.A, here), np.dot(p.A, q.there)
     q_here = _inner(alpha, tau, here, here, eta_here, eta_here)
     scale = sqrt((FREEDOM + q_here) / (2.0 * rng.standard_gamma(0.5 * (FREEDOM + k))))
-    there, eta_there = scale * there, scale * eta_there
+    there, eta_there = scale * q.there, scale * eta_there
     q_there = _inner(alpha, tau, there, there, eta_there, eta_there)
     q_cross = _inner(alpha, tau, here, there, eta_here, eta_there)
-    level = _log_ratio(family, label, extra, tau, nu, eta_here + centre) + _tails(q_here, k)
+    level = _log_ratio(p, q, eta_here + centre) + _tails(q_here, k)
     level -= rng.standard_exponential()
     angle = 2.0 * pi * rng.random()
     low, high = angle - 2.0 * pi, angle
     for trial in range(1, MOST_TRIALS):
-        c, s = cos(angle), sin(angle)
-        quadratic = c * c * q_here + 2.0 * c * s * q_cross + s * s * q_there
-        eta = c * eta_here + s * eta_there + centre
-        if _log_ratio(family, label, extra, tau, nu, eta) + _tails(quadratic, k) >= level:
-            w[:] = mean + c * here + s * there
+        c, d = cos(angle), sin(angle)
+        quadratic = c * c * q_here + 2.0 * c * d * q_cross + d * d * q_there
+        eta = c * eta_here + d * eta_there + centre
+        if _log_ratio(p, q, eta) + _tails(quadratic, k) >= level:
+            s.w[:] = q.mean + c * here + d * there
             return trial
         if angle < 0.0:
             low = angle
@@ -173,40 +242,43 @@ def _slide(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rng)
 
 
 @njit(cache=True, error_model="numpy")
-def _propose(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rng):  # type: ignore[no-untyped-def]
+def _propose(p, q, s, rng):  # type: ignore[no-untyped-def]
     """Metropolis-Hastings with a draw of the Student-t of q; 1 if it was accepted."""
-    k = len(w)
-    there = there * sqrt(0.5 * FREEDOM / rng.standard_gamma(0.5 * FREEDOM))
-    centre, here = np.dot(A, mean) + offset, w - mean
-    eta_here, eta_there = np.dot(A, here), np.dot(A, there)
-    gain = _log_ratio(family, label, extra, tau, nu, eta_there + centre)
+    alpha, tau, k = s.alpha, q.tau, len(s.w)
+    there = q.there * sqrt(0.5 * FREEDOM / rng.standard_gamma(0.5 * FREEDOM))
+    centre, here = np.dot(p.A, q.mean) + p.offset, s.w - q.mean
+    eta_here, eta_there = np.dot(p.A, here), np.dot(p.A, there)
+    gain = _log_ratio(p, q, eta_there + centre)
     gain += _tails(_inner(alpha, tau, there, there, eta_there, eta_there), k)
-    gain -= _log_ratio(family, label, extra, tau, nu, eta_here + centre)
+    gain -= _log_ratio(p, q, eta_here + centre)
     gain -= _tails(_inner(alpha, tau, here, here, eta_here, eta_here), k)
     if gain > -rng.standard_exponential():
-        w[:] = mean + there
+        s.w[:] = q.mean + there
         return 1
     return 0
 
 
 @njit(cache=True, error_model="numpy")
-def draw_precisions(w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+def draw_precisions(p, s, rng):  # type: ignore[no-untyped-def]
     """Draw each free alpha_j given w_j, in place."""
+    w, alpha = s.w, s.alpha
     for j in range(len(w)):
-        if rate[j] > 0.0:  # else it is fixed
-            alpha[j] = rng.standard_gamma(shape[j] + 0.5) / (rate[j] + 0.5 * w[j] * w[j])
+        if p.rate[j] > 0.0:  # else it is fixed
+            alpha[j] = rng.standard_gamma(p.shape[j] + 0.5) / (p.rate[j] + 0.5 * w[j] * w[j])
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _rescale_each(AT, family, label, extra, eta, w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+def _rescale_each(p, s, eta, rng):  # type: ignore[no-untyped-def]
     """Each free alpha_j from its prior, w_j sqrt(alpha_j) held; the number accepted."""
+    AT, w, alpha = p.AT, s.w, s.alpha
+    family, label, extra = p.family, p.label, p.extra
     rows = len(eta)
     accepted = 0
-    before = _log_sites(family, label, extra, eta)
+    before = _log_sites(p, eta)
     for j in range(len(w)):
-        if rate[j] <= 0.0:
+        if p.rate[j] <= 0.0:
             continue
-        new = rng.standard_gamma(shape[j]) / rate[j]
+        new = rng.standard_gamma(p.shape[j]) / p.rate[j]
         step = w[j] * (sqrt(alpha[j] / new) - 1.0)
         after = 0.0
         for n in range(rows):
@@ -220,42 +292,43 @@ def _rescale_each(AT, family, label, extra, eta, w, alpha, shape, rate, rng):  #
 
 
 @njit(cache=True, error_model="numpy")
-def _log_scale(move, family, label, extra, still, swing, shapes, weighted):  # type: ignore[no-untyped-def]
+def _log_scale(move, p, still, swing, shapes, weighted):  # type: ignore[no-untyped-def]
     """Log density along w e^move, alpha e^(-2 move), the z_j = w_j sqrt(alpha_j) held."""
     prior = -2.0 * shapes * move - weighted * exp(-2.0 * move)
-    return prior + _log_sites(family, label, extra, still + exp(move) * swing)
+    return prior + _log_sites(p, still + exp(move) * swing)
 
 
 @njit(cache=True, error_model="numpy")
-def rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  # type: ignore[no-untyped-def]
+def rescale_all(p, s, rng):  # type: ignore[no-untyped-def]
     """One scale for all free weights and their precisions: slice in its logarithm."""
+    w, alpha = s.w, s.alpha
     shapes, weighted = 0.0, 0.0
     moving = np.zeros(len(w))
     for j in range(len(w)):
-        if rate[j] > 0.0:
+        if p.rate[j] > 0.0:
             moving[j] = w[j]
-            shapes += shape[j]
-            weighted += rate[j] * alpha[j]
-    swing = np.dot(A, moving)
-    still = np.dot(A, w - moving) + offset
-    level = _log_scale(0.0, family, label, extra, still, swing, shapes, weighted)
+            shapes += p.shape[j]
+            weighted += p.rate[j] * alpha[j]
+    swing = np.dot(p.A, moving)
+    still = np.dot(p.A, w - moving) + p.offset
+    level = _log_scale(0.0, p, still, swing, shapes, weighted)
     level -= rng.standard_exponential()
     low = -rng.random()
     high = low + 1.0
     for _ in range(MOST_TRIALS):
-        if not _log_scale(low, family, label, extra, still, swing, shapes, weighted) > level:
+        if not _log_scale(low, p, still, swing, shapes, weighted) > level:
             break
         low -= 1.0
     for _ in range(MOST_TRIALS):
-        if not _log_scale(high, family, label, extra, still, swing, shapes, weighted) > level:
+        if not _log_scale(high, p, still, swing, shapes, weighted) > level:
             break
         high += 1.0
     for _ in range(MOST_TRIALS):
         move = low + (high - low) * rng.random()
-        if _log_scale(move, family, label, extra, still, swing, shapes, weighted) >= level:
+        if _log_scale(move, p, still, swing, shapes, weighted) >= level:
             factor = exp(move)
             for j in range(len(w)):
-                if rate[j] > 0.0:
+                if p.rate[j] > 0.0:
                     w[j] *= factor
                     alpha[j] /= factor * factor
             return
@@ -266,56 +339,58 @@ def rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng):  #
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run_chain(  # type: ignore[no-untyped-def]
-    A, AT, offset, family, label, extra, shape, rate, w, alpha,
-    tune, sweeps, kernel, scale, rng, weights, precisions, trials, watch,
-):  # fmt: skip
-    """Fill `weights`, `precisions` (draws, d) and `trials` (draws,); w and alpha are the state.
-
-    kernel: 0 elliptical, 1 independence, 2 a draw of q. rate 0: this precision is fixed.
-    """
-    s = LOGIT_AS_PROBIT if family == LOGIT else (1.0 if family == PROBIT else GAUSSIAN)
-    functions = A.shape[1] > A.shape[0]
-    for i in range(-tune, len(weights)):
+def run_chain(p, s, plan, store, rng, watch):  # type: ignore[no-untyped-def]
+    """Run a chain from the state `s`, which is moved in place, and fill `store`."""
+    code, table = _sites_of_q(p)
+    functions = p.A.shape[1] > p.A.shape[0]
+    for i in range(-plan.tune, len(store.weights)):
         if watch[STOP]:
             return
         watch[DONE] += 1
         if functions:
-            tau, nu, mean, there = _approximate_functions(
-                A, offset, s, label, extra, alpha, sweeps, rng, watch
-            )
+            q = _approximate_functions(p, code, table, s.alpha, plan.sweeps, rng, watch)
         else:
-            tau, nu, mean, there = _approximate_weights(
-                A, offset, s, label, extra, alpha, sweeps, rng, watch
-            )
+            q = _approximate_weights(p, code, table, s.alpha, plan.sweeps, rng, watch)
         tried = 1
-        begin = tune > 0 and i == -tune  # where q is, not where the slice is steep
-        if begin or kernel == 2 or family == 0:  # q of Gaussian sites is the posterior itself
-            w[:] = mean + there
-        elif kernel == 0:
-            tried = _slide(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rng)
+        begin = plan.tune > 0 and i == -plan.tune  # where q is, not where the slice is steep
+        if begin or plan.kernel == 2 or p.family == 0:  # of Gaussian sites q is the posterior
+            s.w[:] = q.mean + q.there
+        elif plan.kernel == 0:
+            tried = _slide(p, q, s, rng)
         else:
-            tried = _propose(A, offset, family, label, extra, tau, nu, mean, there, w, alpha, rng)
-        refresh(A, AT, offset, family, label, extra, shape, rate, w, alpha, scale, rng)
+            tried = _propose(p, q, s, rng)
+        refresh(p, s, plan.scale, rng)
         if i >= 0:
-            weights[i], precisions[i], trials[i] = w, alpha, tried
+            store.weights[i], store.precisions[i], store.trials[i] = s.w, s.alpha, tried
 
 
 @njit(cache=True, error_model="numpy")
-def rescale(A, AT, offset, family, label, extra, shape, rate, w, alpha, rng):  # type: ignore[no-untyped-def]
+def rescale(p, s, rng):  # type: ignore[no-untyped-def]
     """Both moves at fixed w sqrt(alpha), in place; the number of coordinates that moved."""
-    eta = np.dot(A, w) + offset
-    accepted = _rescale_each(AT, family, label, extra, eta, w, alpha, shape, rate, rng)
-    rescale_all(A, offset, family, label, extra, w, alpha, shape, rate, rng)
+    accepted = _rescale_each(p, s, np.dot(p.A, s.w) + p.offset, rng)
+    rescale_all(p, s, rng)
     return accepted
 
 
 @njit(cache=True, error_model="numpy")
-def refresh(A, AT, offset, family, label, extra, shape, rate, w, alpha, scale, rng):  # type: ignore[no-untyped-def]
+def refresh(p, s, scale, rng):  # type: ignore[no-untyped-def]
     """Precisions given weights, in the centred form and, with `scale`, in the other one too."""
     if scale:
-        rescale(A, AT, offset, family, label, extra, shape, rate, w, alpha, rng)
-    draw_precisions(w, alpha, shape, rate, rng)
+        rescale(p, s, rng)
+    draw_precisions(p, s, rng)
+
+
+def problem_of(
+    projection: Array, offset: Array, arrays: tuple[int, Array, Array], shape: Array, rate: Array
+) -> Problem:
+    """Arrays as the machine code takes them; `arrays` are those of `site_arrays`."""
+    A = np.ascontiguousarray(projection)
+    return Problem(A, np.ascontiguousarray(A.T), offset, *arrays, shape, rate)
+
+
+def store_of(draws: int, d: int) -> Store:
+    """Room for the draws of a chain."""
+    return Store(np.empty((draws, d)), np.empty((draws, d)), np.empty(draws, np.int64))
 
 
 def site_arrays(sites: Sites, rows: int) -> tuple[int, Array, Array] | None:

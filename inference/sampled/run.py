@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.approximate import Answer, Run, row_dataset
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.graph.forms import stored_names
+from ardvark.inference.approximate import row_dataset
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.progress import progress
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.forms import stored_names
+from ardvark.inference.running.progress import progress
 from ardvark.inference.sampled.run_chains import Chains, sample_chains
 from ardvark.inference.samplers.convergence import convergence
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.samplers.nuts import NUTS
+from ardvark.inference.samplers.run import fit_sampler
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.tree import draws_dataset
 
 __all__ = ["fit_sampled"]
@@ -35,7 +39,9 @@ def fit_sampled(model: Any, name: str, settings: Any, run: Run) -> Answer:
             "hyper=Sampled() has nothing to sample: the model has no free hyperparameter. Use "
             "Exact(), NUTS() or leave hyper out."
         )
-    rule = settings.loosened() if hasattr(settings, "loosened") else settings
+    if settings.hyper.kernel == "nuts":
+        return _by_nuts(model, settings, run)
+    rule = settings.loosened()
     with progress(name, run.progressbar) as tick:
         chains = sample_chains(
             latent, rule, settings.hyper,
@@ -51,15 +57,23 @@ def fit_sampled(model: Any, name: str, settings: Any, run: Run) -> Answer:
         "sample_stats": sample_stats,
         "log_likelihood": row_dataset(latent, log_likelihood),
     }
-    return groups, {
-        "hyper": "posterior",
-        "caption": "" if exact else INEXACT,
-        "caution": "" if exact else INEXACT,
-        "weights": list(latent.weights),
-        "converged": not problems,
-        "problems": "; ".join(problems),
-        "sampler": numbers | {"compiled": chains.compiled, "kernel": settings.hyper.kernel},
-    }
+    return groups, Facts(
+        hyper="posterior",
+        caption="" if exact else INEXACT,
+        caution="" if exact else INEXACT,
+        weights=latent.weights,
+        problems=problems,
+        sampler=numbers | {"compiled": chains.compiled, "kernel": settings.hyper.kernel},
+    )
+
+
+def _by_nuts(model: Any, settings: Any, run: Run) -> Answer:
+    """Weights and hyperparameters by NUTS, with the settings that it shares with `Sampled`."""
+    asked = NUTS(
+        tune=max(1, settings.hyper.tune), weights=settings.weights, predictor=settings.predictor
+    )
+    groups, facts = fit_sampler(model, "nuts", asked, run)
+    return groups, replace(facts, sampler={**facts.sampler, "kernel": "nuts"})
 
 
 def _posterior(latent: LatentGaussian, chains: Chains) -> tuple[xr.Dataset, Array]:
@@ -72,9 +86,7 @@ def _posterior(latent: LatentGaussian, chains: Chains) -> tuple[xr.Dataset, Arra
     flat = {n: np.reshape(v, (-1, *np.shape(v)[2:])) for n, v in named.items()}
     eta = latent.eta_of(flat)
     theta = {n: flat[n] for n in latent.hyper}
-    observed = latent.reading.observed_value
-    values = observed.eval() if not hasattr(observed, "get_value") else observed.get_value()
-    log_likelihood = latent.log_sites_of(eta, theta, values).reshape((*shape, -1))
+    log_likelihood = latent.log_sites_at(eta, theta).reshape((*shape, -1))
     derived = [n for n in stored_names(model, latent.predictor) if n not in posterior]
     if derived:
         with quick():

@@ -16,29 +16,38 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import Sampled
-from ardvark.inference.progress import Tick
+from ardvark.inference.running.progress import Tick
+from ardvark.inference.running.threads import Watch, in_threads
 from ardvark.inference.sampled.exact_kernels import MOST_PROPOSALS, run_exact_chain
-from ardvark.inference.sampled.kernels import FREEDOM, LOGIT, PROBIT, run_chain, site_arrays
+from ardvark.inference.sampled.kernels import (
+    FREEDOM,
+    LOGIT,
+    PROBIT,
+    Plan,
+    State,
+    Store,
+    problem_of,
+    run_chain,
+    site_arrays,
+    store_of,
+)
 from ardvark.inference.sampled.theta import ThetaSweep
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, move_block
-from ardvark.inference.threads import Watch, in_threads
 
 __all__ = ["Chains", "sample_chains"]
 
 SMALL = 200  # weights or rows: up to here a second thread of BLAS makes a sweep slower
 LOOK_EVERY = 20  # sweeps
 
-type Counts = NDArray[np.int64]
-type Chain = tuple[Array, dict[str, Array], Counts]  # weights, θ, trials
+type Chain = tuple[Array, dict[str, Array], Index]  # weights, θ, trials
 
 
 class Chains(NamedTuple):
@@ -46,7 +55,7 @@ class Chains(NamedTuple):
 
     weights: Array
     theta: dict[str, Array]
-    trials: Counts  # of a slice; for independence 1 if accepted, else 0
+    trials: Index  # of a slice; for independence 1 if accepted, else 0
     compiled: bool
 
 
@@ -134,7 +143,7 @@ def _as_hierarchy(latent: LatentGaussian) -> _Hierarchy | None:
 
 
 def _start(hierarchy: _Hierarchy, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Dispersed: precisions from their prior, weights at nothing."""
+    """Dispersed: precisions from their prior, weights at zero."""
     free = hierarchy.rate > 0
     assert hierarchy.model.precision is not None
     alpha = np.array(hierarchy.model.precision)
@@ -152,18 +161,14 @@ def _chain_in_machine_code(
 ) -> Chain:
     model = hierarchy.model
     on = np.isfinite(model.precision)  # type: ignore[arg-type]
-    A = np.ascontiguousarray(model.projection[:, on])
+    arrays = hierarchy.family, hierarchy.label, hierarchy.extra
+    shape, rate = hierarchy.shape[on], hierarchy.rate[on]
+    problem = problem_of(model.projection[:, on], model.offset, arrays, shape, rate)
     w, alpha = _start(hierarchy, rng)
-    d = int(on.sum())
-    weights, precisions = np.zeros((draws, d)), np.empty((draws, d))
-    trials = np.empty(draws, np.int64)
-    run_chain(
-        A, np.ascontiguousarray(A.T), model.offset, hierarchy.family, hierarchy.label,
-        hierarchy.extra, hierarchy.shape[on], hierarchy.rate[on], w[on], alpha[on],
-        hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale, rng,
-        weights, precisions, trials, watch,
-    )  # fmt: skip
-    return _everywhere(latent, on, weights, precisions, trials)
+    store = store_of(draws, int(on.sum()))
+    plan = Plan(hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale)
+    run_chain(problem, State(w[on], alpha[on]), plan, store, rng, watch)
+    return _everywhere(latent, on, store)
 
 
 def _chain_of_exact_draws(
@@ -176,31 +181,28 @@ def _chain_of_exact_draws(
 ) -> Chain:
     model = hierarchy.model
     on = np.isfinite(model.precision)  # type: ignore[arg-type]
-    B = np.ascontiguousarray(hierarchy.label[:, None] * model.projection[:, on])
+    sign = hierarchy.label
+    arrays = hierarchy.family, sign, hierarchy.extra
+    shape, rate = hierarchy.shape[on], hierarchy.rate[on]
+    signed = sign[:, None] * model.projection[:, on]
+    problem = problem_of(signed, sign * model.offset, arrays, shape, rate)
     alpha = _start(hierarchy, rng)[1][on]
-    weights, precisions = np.empty((draws, alpha.size)), np.empty((draws, alpha.size))
-    trials = np.empty(draws, np.int64)
-    found = run_exact_chain(
-        B, hierarchy.label * model.offset, hierarchy.family == LOGIT, hierarchy.shape[on],
-        hierarchy.rate[on], alpha, np.ones(len(B)), hyper.tune, hyper.scale, rng, weights,
-        precisions, trials, watch,
-    )  # fmt: skip
-    if not found:
+    store = store_of(draws, alpha.size)
+    plan = Plan(hyper.tune, hyper.sweeps, 0, hyper.scale)
+    if not run_exact_chain(problem, alpha, np.ones(len(sign)), plan, store, rng, watch):
         raise RuntimeError(
-            f"none of {MOST_PROPOSALS} proposals of exact draws was accepted, for {B.shape[0]} "
-            f"rows and {B.shape[1]} weights. Use Sampled(kernel='elliptical')."
+            f"none of {MOST_PROPOSALS} proposals of exact draws was accepted, for {len(sign)} "
+            f"rows and {alpha.size} weights. Use Sampled(kernel='elliptical')."
         )
-    return _everywhere(latent, on, weights, precisions, trials)
+    return _everywhere(latent, on, store)
 
 
-def _everywhere(
-    latent: LatentGaussian, on: NDArray[np.bool_], weights: Array, precisions: Array, trials: Counts
-) -> Chain:
-    """Weights that are off are nothing, at an infinite precision."""
-    all_weights = np.zeros((len(weights), on.size))
-    all_precisions = np.full((len(weights), on.size), np.inf)
-    all_weights[:, on], all_precisions[:, on] = weights, precisions
-    return all_weights, _named(latent, all_precisions), trials
+def _everywhere(latent: LatentGaussian, on: Mask, store: Store) -> Chain:
+    """Weights that are not active are zero, at an infinite precision."""
+    weights = np.zeros((len(store.weights), on.size))
+    precisions = np.full(weights.shape, np.inf)
+    weights[:, on], precisions[:, on] = store.weights, store.precisions
+    return weights, _named(latent, precisions), store.trials
 
 
 def _named(latent: LatentGaussian, precisions: Array) -> dict[str, Array]:

@@ -16,10 +16,10 @@ from pytensor.graph.replace import clone_replace
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import compile_graph
 from ardvark.inference.graph.conjugacy import gamma_conditional
 from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import compile_graph, named_tensor
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["ThetaSweep", "slice_move"]
 
@@ -61,7 +61,7 @@ class _Line:
         theta = reading.theta[self.place]
         known = {model[n]: v for n, v in zip(latent.hyper, reading.theta, strict=True)}
         transform = model.rvs_to_transforms[model[name]]
-        u = pt.tensor(f"{name}_free", dtype=theta.dtype, shape=(None,) * theta.ndim)
+        u = named_tensor(f"{name}_free", theta.dtype, (None,) * theta.ndim)
         free, natural, log_jacobian = theta, u, pt.constant(0.0)
         if transform is not None:
             arguments = replace_rvs_by_values(
@@ -100,7 +100,7 @@ class ThetaSweep:
         free = adjoint.unconstrain(self.latent.initial_theta())
         for _ in range(_STARTS):
             moved = {name: u + rng.uniform(-1.0, 1.0, np.shape(u)) for name, u in free.items()}
-            theta = adjoint.constrain(moved)[0]
+            theta = adjoint.constrain(moved)
             if not self.lines or np.isfinite(adjoint.log_prior(theta)[0]):
                 return theta
         raise UnsupportedPair(
@@ -124,7 +124,7 @@ class ThetaSweep:
     def _slices(
         self, line: _Line, w: Array, theta: dict[str, Array], rng: np.random.Generator
     ) -> Array:
-        values, blocks = self.latent.ordered(theta), self.latent.split(w).values()
+        values, blocks = self.latent.ordered(theta), self.latent.in_blocks(w).values()
         others = values[: line.place] + values[line.place + 1 :]
         free = np.array(line.free(*values))
         for place in np.ndindex(free.shape):

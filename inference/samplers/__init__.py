@@ -2,5 +2,5 @@
 
 In: a model or its reading. Out: draws with statistics, problems by name, R-hat and effective
 sizes. Open `run.py` first (the tree), then `nuts.py`, `smc.py`, `elliptical_slice.py`;
-`convergence.py` judges them (chains that go on until it is content: `inference/until.py`).
+`convergence.py` checks them (chains that go on until the checks pass: `until.py`).
 """

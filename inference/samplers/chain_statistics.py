@@ -11,6 +11,7 @@ Fourier transform.
 |---|---|
 | rank-normalised split R-hat, of values and of their distance from the median | `rhat` |
 | effective sample size of normal scores; of indicators of two quantiles | `ess_bulk`, `ess_tail` |
+| of the values themselves; of shares of draws | `ess_mean`, `ess_of_labels` |
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from math import log10, sqrt
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
-__all__ = ["ess_bulk", "ess_tail", "rhat"]
+from ardvark.inference.sites.arrays import Array, Index
 
-type Array = NDArray[np.float64]
+__all__ = ["ess_bulk", "ess_mean", "ess_of_labels", "ess_tail", "rhat"]
 
-MOST_LAGS = 400
+MOST_LAGS = 402
+FIRST_LAGS = 8  # most sequences end there; then twice as many, and so on
 BLOCK = 1 << 22  # numbers in memory at a time
 LEAST_DRAWS = 4
 FAST = {"contract", "reassoc"}
@@ -47,6 +48,28 @@ def ess_bulk(draws: Array) -> Array:
 def ess_tail(draws: Array) -> Array:
     """Effective sample size of the 5 % and the 95 % quantile, the smaller one."""
     return _by_blocks(draws, _tail_block)
+
+
+def ess_mean(draws: Array) -> Array:
+    """Effective sample size of the mean."""
+    return _by_blocks(draws, lambda block: _sizes(_split(block)))
+
+
+def ess_of_labels(labels: Index, count: int) -> Array:
+    """Effective sample size of the share of each label 0 ... count-1 in (chain, draw) labels.
+
+    That is `ess_mean` of the indicators `labels == k`, at the cost of one indicator and not of all.
+    """
+    chains, length = labels.shape
+    if length < LEAST_DRAWS:
+        return np.full(count, np.nan)
+    half = length // 2
+    split = np.concatenate([labels[:, :half], labels[:, length - half :]]).ravel()
+    ends = np.concatenate([[0], np.cumsum(np.bincount(split, minlength=count))])
+    found: Array = _ess_visits(np.argsort(split, kind="stable"), ends, 2 * chains, half, MOST_LAGS)
+    for k in np.flatnonzero(found < 0.0):  # few: a label that is so persistent is a frequent one
+        found[k] = _sizes((split == k).astype(np.float64).reshape(1, 2 * chains, half))[0]
+    return found
 
 
 def _by_blocks(draws: Array, statistic: Callable[[Array], Array]) -> Array:
@@ -98,10 +121,10 @@ def _scores(split: Array) -> Array:
 
 
 def _sizes(split: Array) -> Array:
-    found: Array = _ess(split, np.empty((0, 0)), MOST_LAGS)
+    found: Array = _ess(split, MOST_LAGS)
     slow = np.flatnonzero(found < 0.0)
     if slow.size:
-        found[slow] = _ess(split[slow], _covariances(split[slow]), split.shape[2])
+        found[slow] = _ess_known(split[slow].mean(axis=2), _covariances(split[slow]))
     return found
 
 
@@ -147,61 +170,114 @@ def _rhat(split):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def _covariance(split, lag, known):  # type: ignore[no-untyped-def]
-    """Autocovariance at a lag, mean over the centred half chains; looked up where it is known."""
-    if len(known):
-        return known[lag]
-    chains, length = split.shape
+def _covariance(centred, lag):  # type: ignore[no-untyped-def]
+    """Autocovariance at a lag, mean over the half chains."""
+    chains, length = centred.shape
     total = 0.0
     for c in range(chains):
         for i in range(length - lag):
-            total += split[c, i] * split[c, i + lag]
+            total += centred[c, i] * centred[c, i + lag]
     return total / (length * chains)
 
 
 @njit(cache=True, error_model="numpy")
-def _ess(split, known, most_lags):  # type: ignore[no-untyped-def]
-    """Geyer's initial monotone sequence as ArviZ has it; -1 where it is longer than `most_lags`.
+def _visit_covariance(at, means, length, lag):  # type: ignore[no-untyped-def]
+    """Autocovariance of an indicator that is 1 at the places `at` of all half chains in a row."""
+    total, j = 0.0, 0
+    for i in range(len(at)):
+        chain, place = divmod(at[i], length)
+        while j < len(at) and at[j] < at[i] + lag:
+            j += 1
+        if place + lag < length:
+            total -= means[chain]
+            if j < len(at) and at[j] == at[i] + lag:
+                total += 1.0
+        if place >= lag:
+            total -= means[chain]
+    return (total + (length - lag) * np.sum(means**2)) / (length * len(means))
 
-    `known` has the autocovariances of every element and lag, or nothing: they are then summed.
-    """
+
+@njit(cache=True, error_model="numpy")
+def _ess(split, most_lags):  # type: ignore[no-untyped-def]
+    """Effective size of every element; -1 where Geyer's sequence is longer than `most_lags`."""
     elements, chains, length = split.shape
-    found, rho = np.empty(elements), np.zeros(length)
+    found, covariance = np.empty(elements), np.empty(min(length, most_lags))
+    means = np.empty(chains)
     for e in range(elements):
         one = split[e].copy()
         if np.max(one) - np.min(one) < 1e-15:
             found[e] = one.size
             continue
-        means = np.empty(chains)
         for c in range(chains):
             means[c] = np.mean(one[c])
             one[c] -= means[c]
-        at = known[e] if len(known) else np.empty(0)
-        within = _covariance(one, 0, at) * length / (length - 1.0)
-        plus = within * (length - 1.0) / length
-        if chains > 1:
-            plus += np.sum((means - np.mean(means)) ** 2) / (chains - 1)
-        rho[:] = 0.0
-        even, odd = 1.0, 1.0 - (within - _covariance(one, 1, at)) / plus
-        rho[0], rho[1] = even, odd
-        t = 1
-        while t < length - 3 and even + odd > 0.0 and t < most_lags:
-            even = 1.0 - (within - _covariance(one, t + 1, at)) / plus
-            odd = 1.0 - (within - _covariance(one, t + 2, at)) / plus
-            if even + odd >= 0.0:
-                rho[t + 1], rho[t + 2] = even, odd
-            t += 2
-        if t < length - 3 and even + odd > 0.0:
-            found[e] = -1.0
-            continue
-        last = t - 2
-        if even > 0.0:
-            rho[last + 1] = even
-        for i in range(1, last - 1, 2):
-            if rho[i + 1] + rho[i + 2] > rho[i - 1] + rho[i]:
-                rho[i + 1] = 0.5 * (rho[i - 1] + rho[i])
-                rho[i + 2] = rho[i + 1]
-        time = -1.0 + 2.0 * np.sum(rho[: last + 1]) + np.sum(rho[last + 1 : last + 2])
-        size = chains * length
-        found[e] = size / max(time, 1.0 / log10(size)) if np.isfinite(time) else np.nan
+        found[e], known = -1.0, 0
+        while found[e] < 0.0 and known < len(covariance):
+            more = min(max(FIRST_LAGS, 2 * known), len(covariance))
+            for lag in range(known, more):
+                covariance[lag] = _covariance(one, lag)
+            known = more
+            found[e] = _geyer(covariance[:known], means, length)
     return found
+
+
+@njit(cache=True, error_model="numpy")
+def _ess_visits(at, ends, chains, length, most_lags):  # type: ignore[no-untyped-def]
+    """As `_ess`, of indicators: that of label k is 1 at the places `at[ends[k] : ends[k + 1]]`."""
+    found, covariance = np.empty(len(ends) - 1), np.empty(min(length, most_lags))
+    for k in range(len(found)):
+        one = at[ends[k] : ends[k + 1]]
+        if len(one) == 0 or len(one) == chains * length:
+            found[k] = chains * length
+            continue
+        means = np.zeros(chains)
+        for i in range(len(one)):
+            means[one[i] // length] += 1.0 / length
+        found[k], known = -1.0, 0
+        while found[k] < 0.0 and known < len(covariance):
+            more = min(max(FIRST_LAGS, 2 * known), len(covariance))
+            for lag in range(known, more):
+                covariance[lag] = _visit_covariance(one, means, length, lag)
+            known = more
+            found[k] = _geyer(covariance[:known], means, length)
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _ess_known(means, covariances):  # type: ignore[no-untyped-def]
+    found = np.empty(len(means))
+    for e in range(len(means)):
+        found[e] = _geyer(covariances[e], means[e], covariances.shape[1])
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _geyer(covariance, means, length):  # type: ignore[no-untyped-def]
+    """Geyer's initial monotone sequence as ArviZ has it; -1 where it needs more lags than given."""
+    chains = len(means)
+    within = covariance[0] * length / (length - 1.0)
+    plus = within * (length - 1.0) / length
+    if chains > 1:
+        plus += np.sum((means - np.mean(means)) ** 2) / (chains - 1)
+    rho = np.zeros(len(covariance) + 1)
+    even, odd = 1.0, 1.0 - (within - covariance[1]) / plus
+    rho[0], rho[1] = even, odd
+    t = 1
+    while t < length - 3 and even + odd > 0.0 and t + 2 < len(covariance):
+        even = 1.0 - (within - covariance[t + 1]) / plus
+        odd = 1.0 - (within - covariance[t + 2]) / plus
+        if even + odd >= 0.0:
+            rho[t + 1], rho[t + 2] = even, odd
+        t += 2
+    if t < length - 3 and even + odd > 0.0:
+        return -1.0
+    last = t - 2
+    if even > 0.0:
+        rho[last + 1] = even
+    for i in range(1, last - 1, 2):
+        if rho[i + 1] + rho[i + 2] > rho[i - 1] + rho[i]:
+            rho[i + 1] = 0.5 * (rho[i - 1] + rho[i])
+            rho[i + 2] = rho[i + 1]
+    time = -1.0 + 2.0 * np.sum(rho[: last + 1]) + np.sum(rho[last + 1 : last + 2])
+    size = chains * length
+    return size / max(time, 1.0 / log10(size)) if np.isfinite(time) else np.nan

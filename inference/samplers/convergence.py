@@ -7,14 +7,15 @@ without its full stop: `fit` puts several into one warning.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from ardvark.inference.sites.arrays import Array
 
 __all__ = [
     "BFMI_MIN",
@@ -40,6 +41,7 @@ class SamplerDraws(NamedTuple):
     converged: bool
     problems: list[str]
     info: dict[str, Any]
+    log_rows: Array | None = None  # log likelihood (chain, draw, row), where it is at hand
 
 
 def convergence(
@@ -75,7 +77,7 @@ def convergence(
     return problems + _energy_problems(sample_stats, numbers), numbers
 
 
-def mixed(numbers: dict[str, Any], chains: int) -> bool:
+def mixed(numbers: Mapping[str, Any], chains: int) -> bool:
     """Whether R-hat and effective sizes pass; more draws mend no divergence and no energy."""
     sizes = (numbers.get(f"ess_{part}_min", 0.0) for part in ("bulk", "tail"))
     return bool(
@@ -106,9 +108,7 @@ def _energy_problems(sample_stats: xr.Dataset, numbers: dict[str, Any]) -> list[
     return problems
 
 
-def rhat_problems(
-    names: list[str], elements: NDArray[np.float64]
-) -> tuple[list[str], dict[str, Any]]:
+def rhat_problems(names: list[str], elements: Array) -> tuple[list[str], dict[str, Any]]:
     """Do the chains agree? `elements` is (chain, draw, element)."""
     if not names:
         return ["Every stored variable is constant: the sampler never moved"], {}
@@ -125,26 +125,24 @@ def rhat_problems(
     return [text + "the chains disagree; raise tune and draws"], numbers
 
 
-def _statistic(name: str, draws: NDArray[np.float64], **options: Any) -> NDArray[np.float64]:
+def _statistic(name: str, draws: Array, **options: Any) -> Array:
     arviz_stats = import_module("arviz_stats")  # slow to import: not before it is needed
     with np.errstate(all="ignore"):  # stuck chains divide by zero: inf or NaN, which fail the check
         return np.atleast_1d(getattr(arviz_stats, name)(draws, **options))
 
 
-def moving_elements(posterior: xr.Dataset) -> tuple[list[str], NDArray[np.float64]]:
+def moving_elements(posterior: xr.Dataset) -> tuple[list[str], Array]:
     """All scalars of all variables side by side, (chain, draw, element), but for constant ones."""
+    shape = (posterior.sizes["chain"], posterior.sizes["draw"])
     names: list[str] = []
-    columns = []
+    columns = [np.empty((*shape, 0))]
     for name, variable in posterior.data_vars.items():
         ordered = variable.transpose("chain", "draw", ...)
+        draws = ordered.to_numpy().reshape(*shape, -1).astype(float)
+        moving = ~(draws == draws[:1, :1]).all(axis=(0, 1))  # inf - inf is no range
         dims = ordered.dims[2:]
-        labels = [list(ordered[dim].values) for dim in dims]
-        for index in np.ndindex(*ordered.shape[2:]):
-            column = ordered.values[(slice(None), slice(None), *index)]
-            if np.all(column == column[:1, :1]):
-                continue
-            place = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
-            names.append(f"{name}[{place}]" if dims else str(name))
-            columns.append(column.astype(float))
-    empty = np.empty((posterior.sizes["chain"], posterior.sizes["draw"], 0))
-    return names, np.stack(columns, axis=-1) if columns else empty
+        places = list(product(*(ordered[dim].values for dim in dims)))
+        for i in np.flatnonzero(moving):
+            names.append(f"{name}[{', '.join(map(str, places[i]))}]" if dims else str(name))
+        columns.append(draws[:, :, moving])
+    return names, np.concatenate(columns, axis=2)

@@ -24,11 +24,11 @@ import numpy as np
 
 from ardvark.errors import InputError
 from ardvark.inference.ep.ep import EP
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.until import check_until
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.moves import slice_angles
 from ardvark.inference.sites.posterior import Posterior, condition
-from ardvark.inference.until import check_until
 
 __all__ = ["EllipticalSlice", "SliceDraws", "slice_sample"]
 
@@ -66,7 +66,7 @@ class EllipticalSlice:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     ellipse: str = "posterior"
     tune: int = 200
     thin: int = 1

@@ -1,11 +1,14 @@
 """The no-U-turn sampler: draws from the exact posterior of a plain `pm.Model`, the reference.
 
-Two things are done beyond a call of the sampler.
+Three things are done beyond a call of the sampler.
 
-* Precisions that the builder can integrate out are integrated out and drawn afterwards (`forms`).
-* The model compiled by nutpie (6 to 10 s) is kept beside the `pm.Model`. The next call, also after
-  `pm.set_data` with another number of rows, only hands the new data over (0.2 ms). For this no
-  variable with the row dimension is stored: predictors are computed from the draws afterwards.
+* Where the density of a model is known in machine code, nothing is compiled (`uncompiled.py`). It
+  is held against PyMC's own log density before the chains start and again where they went.
+* Precisions that can be integrated out are integrated out and drawn afterwards (`forms`).
+* Other models are compiled by nutpie (6 to 10 s), and that is kept beside the `pm.Model`. The next
+  call, also after `pm.set_data` with another number of rows, only hands the new data over (0.2 ms).
+  For this no variable with the row dimension is stored: predictors are computed from the draws
+  afterwards.
 """
 
 from __future__ import annotations
@@ -15,15 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.graph.forms import (
+from ardvark.inference.pymc_models.compile import kept_with, quick
+from ardvark.inference.pymc_models.forms import (
     FORMS,
     check_known,
     check_names,
@@ -35,12 +37,15 @@ from ardvark.inference.graph.forms import (
     names_to_store,
     recover_precisions,
 )
+from ardvark.inference.running.progress import tell
+from ardvark.inference.running.until import check_until, looks_at, spent
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence, mixed
-from ardvark.inference.until import check_until, looks_at, spent
-from ardvark.models.checks import one_of, positive_integer
+from ardvark.inference.sites.arrays import Array
+from ardvark.models.checks import as_flag, one_of, positive_integer
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from ardvark.inference.joint.joint import Joint
+    from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["NUTS", "sample_nuts"]
 
@@ -76,7 +81,11 @@ class NUTS:
         Chains that run at a time; the draws do not depend on it.
     form
         "integrated" samples with the precisions integrated out, "as_written" does not,
-        "auto" integrates when the model's builder offers it.
+        "auto" integrates where it is known how.
+    compiled
+        False: a density that is known in machine code is sampled without compiling anything, any
+        other graph is compiled; the tree says which (`sampler_density`). True: the graph is
+        compiled whatever is known of it, an independent check.
     until, most_draws
         "converged": the chains go on until R-hat <= 1.01 and the effective sizes of every element
         are at least 100 a chain, looked at after `draws` and each time half as many again, up to
@@ -87,12 +96,13 @@ class NUTS:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     tune: int = 1000
     target_accept: float = 0.9
     sampler: str = "auto"
     cores: int | None = None
     form: str = "auto"
+    compiled: bool = False
     until: str | None = None
     most_draws: int | None = None
 
@@ -104,6 +114,7 @@ class NUTS:
         if self.cores is not None:
             positive_integer(self.cores, "cores")
         one_of(self.form, FORMS, "form")
+        as_flag(self.compiled, "compiled")
         check_until(self.until, self.most_draws)
 
 
@@ -117,6 +128,7 @@ def sample_nuts(
     progressbar: bool,
     var_names: Sequence[str] | None = None,
     start: Mapping[str, Any] | None = None,
+    site_model: SiteModel | None = None,
 ) -> SamplerDraws:
     """Sample `model`; the same seed gives the same draws.
 
@@ -127,39 +139,164 @@ def sample_nuts(
     start
         Values, on their natural scale, around which the chains start (jittered). A variable of
         the model that is integrated out has no start and is passed over.
+    site_model
+        The arrays behind a `model` that `conditional_model` made.
     """
-    lengths = looks_at(draws, settings.until, settings.most_draws)
-    form = form_to_sample(model, settings.form)
+    begin = time.perf_counter()
+    looks_at(draws, settings.until, settings.most_draws)
     check_known(model, [*(var_names or ()), *(start or ())])
-    start = {name: value for name, value in (start or {}).items() if name in form.model.named_vars}
-    names = names_to_store(form, model, settings.predictor)
-    names += [n for n in var_names or () if n not in names and n in form.model.named_vars]
-    sampler = choose_sampler(form.model, settings.sampler)
+    job = _Job(settings, draws, chains, random_seed, progressbar)
+    found = _in_machine_code(model, settings, site_model)
+    if not isinstance(found, str):
+        known = _Uncompiled(model, found, start or {}, var_names, settings.predictor)
+        drawn = _sample(known, model, var_names, job)
+        gap = known.gap()
+        if not gap:
+            return _timed(drawn._replace(log_rows=found.log_rows(known.x)), begin)
+        found = gap
+    graph = _Graph(model, settings, start or {}, var_names)
+    drawn = _sample(graph, model, var_names, job)
+    return _timed(drawn._replace(info={**drawn.info, "why_compiled": found}), begin)
+
+
+class _Job(NamedTuple):
+    """What was asked for, whatever the density is made of."""
+
+    settings: NUTS
+    draws: int
+    chains: int
+    seed: Any
+    progressbar: bool
+
+
+def _timed(drawn: SamplerDraws, begin: float) -> SamplerDraws:
+    drawn.info["seconds"] = time.perf_counter() - begin
+    return drawn
+
+
+def _in_machine_code(model: Any, settings: NUTS, site_model: SiteModel | None) -> Joint | str:
+    """Look for a density that needs no compiling, unless something else was asked for."""
+    if settings.compiled or settings.sampler == "pymc" or settings.form == "whitened":
+        return "it was asked for"
+    if choose_sampler(model, settings.sampler) == "pymc" or not model.free_RVs:
+        return "it has discrete variables"
+    from ardvark.inference.samplers.uncompiled import find_conditional, find_density
+
+    if site_model is not None:
+        return find_conditional(site_model, model)
+    return find_density(model, settings)
+
+
+def _sample(
+    route: _Uncompiled | _Graph, model: Any, var_names: Sequence[str] | None, job: _Job
+) -> SamplerDraws:
+    """Draw, look, and go on if the chains are to be drawn until they have converged."""
+    settings = job.settings
+    lengths = looks_at(job.draws, settings.until, settings.most_draws)
     options = {
         "tune": settings.tune,
-        "chains": chains,
+        "chains": job.chains,
         "cores": settings.cores,
         "target_accept": settings.target_accept,
     }
-    begin = time.perf_counter()
     with _Background(lengths[-1]) as background:
         going_on = background if settings.until else None
-        run = partial(_with_nutpie, background=going_on) if sampler == "nutpie" else _with_pymc
         for length in lengths:
-            rng = np.random.default_rng(random_seed)  # so that a look does not depend on others
-            posterior, sample_stats = run(
-                form.model, names, start, options | {"draws": length}, rng, progressbar
+            rng = np.random.default_rng(job.seed)  # so that a look does not depend on others
+            posterior, sample_stats = route.draw(
+                options | {"draws": length}, rng, job.progressbar, going_on
             )
-            posterior = posterior.merge(recover_precisions(posterior, form.precisions, rng))
             posterior = in_order_of(model, posterior, var_names)
             problems, numbers = convergence(posterior, sample_stats, length)
-            if mixed(numbers, chains):
+            if mixed(numbers, job.chains):
                 break
-    info = {"sampler": sampler, "form": form.name, "seconds": time.perf_counter() - begin}
+    info: dict[str, Any] = dict(route.info)
     if settings.until:
         info |= {"draws": length, "most_draws": lengths[-1]}
-        problems += [] if mixed(numbers, chains) else [spent(lengths[-1])]
+        problems += [] if mixed(numbers, job.chains) else [spent(lengths[-1])]
     return SamplerDraws(posterior, sample_stats, not problems, problems, info | numbers)
+
+
+# ------------------------------------------------------------------------ two densities, one NUTS
+
+
+class _Uncompiled:
+    """A density in machine code: nutpie is told its address."""
+
+    def __init__(
+        self,
+        model: Any,
+        joint: Joint,
+        start: Mapping[str, Any],
+        var_names: Sequence[str] | None,
+        predictor: str | None,
+    ) -> None:
+        from ardvark.inference.samplers.uncompiled import for_nutpie
+
+        self.model, self.joint = model, joint
+        self.compiled = for_nutpie(joint, start)
+        self.more, self.predictor = var_names or (), predictor
+        form = "integrated" if joint.integrated else "as_written"
+        self.info = {"sampler": "nutpie", "density": "machine code", "form": form}
+        self.x = np.zeros(0)  # the last draws, (chain, draw, n)
+
+    def draw(
+        self,
+        options: dict[str, Any],
+        rng: np.random.Generator,
+        progressbar: bool,
+        background: _Background | None,
+    ) -> _Draws:
+        """Draw the point x and give what it stands for."""
+        from ardvark.inference.samplers.uncompiled import posterior_at
+
+        seed = int(rng.integers(2**31))
+        tree = _run_nutpie(self.compiled, options, seed, progressbar, background)
+        points, sample_stats = _draws(tree)
+        self.x = points["x"].transpose("chain", "draw", ...).to_numpy()
+        values = self.joint.natural(self.x, rng)
+        return posterior_at(self.model, values, self.predictor, self.more), sample_stats
+
+    def gap(self) -> str:
+        """Say where the chains went to places at which this is not the density of the graph."""
+        from ardvark.inference.samplers.uncompiled import gap_at
+
+        return gap_at(self.joint, self.model, self.x)
+
+
+class _Graph:
+    """The graph itself, compiled by nutpie or sampled by PyMC."""
+
+    def __init__(
+        self,
+        model: Any,
+        settings: NUTS,
+        start: Mapping[str, Any],
+        var_names: Sequence[str] | None,
+    ) -> None:
+        self.form = form = form_to_sample(model, settings.form)
+        self.start = {n: value for n, value in start.items() if n in form.model.named_vars}
+        self.names = names_to_store(form, model, settings.predictor)
+        self.names += [
+            n for n in var_names or () if n not in self.names and n in form.model.named_vars
+        ]
+        self.sampler = choose_sampler(form.model, settings.sampler)
+        self.info = {"sampler": self.sampler, "density": "graph", "form": form.name}
+
+    def draw(
+        self,
+        options: dict[str, Any],
+        rng: np.random.Generator,
+        progressbar: bool,
+        background: _Background | None,
+    ) -> _Draws:
+        """Draw the variables of the graph, and the precisions that are missing in it."""
+        run = partial(_with_nutpie, background=background)
+        posterior, sample_stats = (run if self.sampler == "nutpie" else _with_pymc)(
+            self.form.model, self.names, self.start, options, rng, progressbar
+        )
+        recovered = recover_precisions(posterior, self.form.precisions, rng)
+        return posterior.merge(recovered), sample_stats
 
 
 # --------------------------------------------------------------------------------- the two samplers
@@ -181,30 +318,31 @@ def _continuous(rv: Any) -> bool:
 
 
 _Draws = tuple[xr.Dataset, xr.Dataset]
-_COMPILED: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
 
 def _compiled(model: Any, names: list[str]) -> Any:
     """Give the model compiled by nutpie, with the data the model holds now."""
     import nutpie
 
+    kept: dict[Any, Any] = kept_with(model, "compiled by nutpie", dict)
     tied_to = _signature(model, names)
-    known, compiled = _COMPILED.get(model, (None, None))
-    if known != tied_to:
+    if tied_to not in kept:
         compiled = nutpie.compile_pymc_model(model, var_names=names)
         # Shared variables without a name cannot be handed over: such a model is never kept.
         if all(variable.name for variable in compiled.shared_var_keys):
-            _COMPILED[model] = tied_to, compiled
+            kept.clear()  # code for other lengths of the data is large, and seldom wanted again
+            kept[tied_to] = compiled
         return compiled
+    compiled = kept[tied_to]
     return compiled.with_data(**{v.name: v.get_value() for v in compiled.shared_var_keys})
 
 
 def _signature(model: Any, names: list[str]) -> Any:
-    """List what compiled code is tied to: variables, and lengths a stored variable may have."""
-    variables = [v.name for v in (*model.basic_RVs, *model.deterministics, *model.potentials)]
+    """List what compiled code is tied to: stored variables, and the lengths they may have."""
     loose = not all(length_known(model[name], dims_of(model, name)) for name in names)
     tied = {dim for name in names for dim in dims_of(model, name)}
-    lengths = {dim: len(model.coords[dim]) for dim in tied if model.coords.get(dim)}
+    labelled = sorted(dim for dim in tied if model.coords.get(dim))
+    lengths = tuple((dim, len(model.coords[dim])) for dim in labelled)
     shapes = {}
     for shared in model.data_vars:
         shape = shared.get_value(borrow=True).shape
@@ -213,7 +351,7 @@ def _signature(model: Any, names: list[str]) -> Any:
             size if loose or dim is None or dim in tied else None
             for size, dim in zip(shape, dims, strict=True)
         )
-    return variables, sorted(names), lengths, shapes
+    return tuple(sorted(names)), lengths, tuple(shapes.items())
 
 
 def _with_nutpie(
@@ -225,27 +363,46 @@ def _with_nutpie(
     progressbar: bool,
     background: _Background | None = None,
 ) -> _Draws:
-    import nutpie
-
     compiled = _compiled(model, names)
     if start:
         compiled = replace(compiled, initial_point_func=_jittered_around(model, start))
-    draw: Any = background or nutpie.sample
-    sample = partial(draw, **options, save_warmup=False, progress_bar=progressbar)
-    seed = int(rng.integers(2**31))
+    sample = partial(
+        _run_nutpie,
+        options=options,
+        seed=int(rng.integers(2**31)),
+        progressbar=progressbar,
+        background=background,
+    )
     try:
-        try:
-            tree = sample(compiled, seed=seed)
-        except RuntimeError as error:
-            if "initialization points failed" not in str(error):
-                raise
-            drawn_in = _jittered_around(model, start, possible=True)
-            tree = sample(replace(compiled, initial_point_func=drawn_in), seed=seed)
+        tree = sample(compiled)
+    except RuntimeError as error:
+        if "initialization points failed" not in str(error):
+            raise
+        drawn_in = _jittered_around(model, start, possible=True)
+        tree = sample(replace(compiled, initial_point_func=drawn_in))
+    return _draws(tree)
+
+
+def _run_nutpie(
+    compiled: Any,
+    options: dict[str, Any],
+    seed: int,
+    progressbar: bool,
+    background: _Background | None,
+) -> xr.DataTree:
+    """Sample what nutpie has compiled, or what was made to look so."""
+    import nutpie
+
+    draw: Any = background or nutpie.sample
+    try:
+        tree: xr.DataTree = draw(
+            compiled, seed=seed, save_warmup=False, progress_bar=progressbar, **options
+        )
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # Rust's panic is no Exception
             raise
         raise RuntimeError(f"nutpie gave up: {error}. Try NUTS(sampler='pymc').") from error
-    return _draws(tree)
+    return tree
 
 
 class _Background:
@@ -284,6 +441,7 @@ class _Background:
         """Wait until every chain has so many draws."""
         sampler = self._sampler
         while self._done < length and not _is_finished(sampler):
+            tell(f"{self._done} of {length} draws", self._done / length)
             time.sleep(PROGRESS_RATE / 1000)
         if _is_finished(sampler):
             self._tree = sampler.wait()
@@ -333,7 +491,7 @@ def _jittered_around(model: Any, start: dict[str, Any], possible: bool = False) 
             centre = make_initial_point_fn(model=model, overrides=start, jitter_rvs=set())(0)
             log_density = model.compile_logp(mode="FAST_COMPILE")
 
-    def flat(seed: Any) -> NDArray[np.float64]:
+    def flat(seed: Any) -> Array:
         with lock:
             values = point(seed)
             for _ in range(HALVINGS if possible else 0):

@@ -1,22 +1,29 @@
-"""Samplers: the posterior of everything, or of the weights at fixed hyperparameters."""
+"""Samplers as groups of a tree: of everything, or of the weights at fixed hyperparameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnreadableModel, UnsupportedPair
-from ardvark.inference.approximate import Answer, Run, posterior_dataset, row_dataset
-from ardvark.inference.graph.compile import quick
+from ardvark.inference.approximate import posterior_dataset, row_dataset
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.conditional import conditional_model
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.settings import Evidence, Fixed, Predictive, fixed_values
 from ardvark.inference.methods import METHODS
-from ardvark.inference.tree import TREATMENTS
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.copies import without_starts
+from ardvark.inference.running.progress import progress
+from ardvark.inference.samplers.convergence import SamplerDraws, convergence
+from ardvark.inference.samplers.elliptical_slice import slice_sample
+from ardvark.inference.samplers.nuts import NUTS
+from ardvark.inference.tree import TREATMENTS, hyper_dataset
 
-__all__ = ["fit_sampler"]
+__all__ = ["fit_sampler", "fit_slices"]
 
 
 def fit_sampler(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -48,12 +55,11 @@ def _sample_all(model: Any, draw: Callable[..., Any], settings: Any, run: Run) -
     groups = {
         "posterior": sampled.posterior.assign_attrs(sampling_kind="mcmc"),
         "sample_stats": sampled.sample_stats,
-        "log_likelihood": _log_likelihood(model, sampled.posterior),
+        "log_likelihood": _log_likelihood(model, sampled, settings),
         **_evidence_group(sampled.info),
     }
     weights, hyper = _names_of(model, settings)
-    facts = {"hyper": "posterior" if hyper else "fixed", "caption": "", "weights": weights}
-    return groups, facts | _record(sampled)
+    return groups, _facts(sampled, hyper="posterior" if hyper else "fixed", weights=weights)
 
 
 def _sample_at(
@@ -62,13 +68,14 @@ def _sample_at(
     """Sample the weights at fixed hyperparameters, through the reading of the graph."""
     latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
     theta = fixed_values(hyper, latent.hyper)
-    conditional = conditional_model(latent, theta)
+    conditional, site_model = conditional_model(latent, theta), latent.at(theta)
+    more = {"site_model": site_model} if isinstance(settings, NUTS) else {}
     sampled = draw(
         conditional.model, settings,
         draws=run.draws, chains=run.chains, random_seed=run.seed, progressbar=run.progressbar,
+        **more,
     )  # fmt: skip
     w = conditional.lift(sampled.posterior["u"].transpose("chain", "draw", ...).values)
-    site_model = latent.at(theta)
     log_likelihood = site_model.sites.log(site_model.predictor(w))
     posterior = posterior_dataset(latent, w, theta)
     posterior.attrs["sampling_kind"] = "mcmc"
@@ -78,21 +85,45 @@ def _sample_at(
         "log_likelihood": row_dataset(latent, log_likelihood),
         **_evidence_group(sampled.info),
     }
-    facts = {
-        "hyper": "fixed",
-        "caption": TREATMENTS["fixed"] if latent.hyper else "",
-        "weights": list(latent.weights),
+    caption = TREATMENTS["fixed"] if latent.hyper else ""
+    return groups, _facts(sampled, hyper="fixed", caption=caption, weights=latent.weights)
+
+
+def fit_slices(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Sample the weights at given hyperparameters."""
+    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    if latent.hyper and not isinstance(settings.hyper, Fixed):
+        raise UnsupportedPair(
+            f"{name} samples the Gaussian block at given hyperparameters, and "
+            f"{', '.join(latent.hyper)} is free. Give values, or the tree of another fit: "
+            f"EllipticalSlice(hyper=Fixed(tree)). EP(hyper=Sampled()) and NUTS sample them all."
+        )
+    theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
+    site_model = latent.at(theta)
+    with progress(name, run.progressbar) as tick:
+        tick("slices")
+        rng = np.random.default_rng(run.seed)
+        found = slice_sample(site_model, settings, run.draws, run.chains, rng)
+    log_likelihood = site_model.sites.log(site_model.predictor(found.weights))
+    posterior = posterior_dataset(latent, found.weights, theta)
+    problems, numbers = convergence(posterior, xr.Dataset(), run.draws)
+    groups = {
+        "posterior": posterior.assign_attrs(sampling_kind="mcmc"),
+        "log_likelihood": row_dataset(latent, log_likelihood),
+        "fit": hyper_dataset(latent, theta, {}),
     }
-    return groups, facts | _record(sampled)
+    return groups, Facts(
+        hyper="fixed",
+        caption=TREATMENTS["fixed"] if latent.hyper else "",
+        weights=latent.weights,
+        problems=problems,
+        sampler={"evaluations_per_sweep": found.evaluations} | numbers,
+    )
 
 
-def _record(sampled: Any) -> dict[str, Any]:
+def _facts(sampled: SamplerDraws, **known: Any) -> Facts:
     numbers = {k: v for k, v in sampled.info.items() if isinstance(v, (int, float, str, bool))}
-    return {
-        "converged": sampled.converged,
-        "problems": "; ".join(sampled.problems),
-        "sampler": numbers,
-    }
+    return Facts(problems=sampled.problems, sampler=numbers, **known)
 
 
 def _evidence_group(info: Mapping[str, Any]) -> dict[str, xr.Dataset]:
@@ -109,13 +140,16 @@ def _evidence_group(info: Mapping[str, Any]) -> dict[str, xr.Dataset]:
     }
 
 
-def _log_likelihood(model: Any, posterior: xr.Dataset) -> xr.Dataset:
+def _log_likelihood(model: Any, sampled: SamplerDraws, settings: Any) -> xr.Dataset:
     import pymc as pm
 
+    if sampled.log_rows is not None:  # of the model's own reading
+        latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+        return row_dataset(latent, sampled.log_rows)
     with quick():
         tree = pm.compute_log_likelihood(
-            xr.DataTree.from_dict({"posterior": posterior}),
-            model=model,
+            xr.DataTree.from_dict({"posterior": sampled.posterior}),
+            model=without_starts(model),
             extend_inferencedata=False,
             progressbar=False,
             compile_kwargs={"mode": "FAST_COMPILE"},

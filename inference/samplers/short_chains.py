@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["short_chains"]
 

@@ -26,7 +26,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.graph.forms import (
+from ardvark.inference.pymc_models.forms import (
     FORMS,
     check_names,
     form_to_sample,
@@ -35,7 +35,7 @@ from ardvark.inference.graph.forms import (
     names_to_store,
     recover_precisions,
 )
-from ardvark.inference.progress import silent
+from ardvark.inference.running.progress import silent
 from ardvark.inference.samplers.convergence import SamplerDraws, moving_elements, rhat_problems
 from ardvark.models.checks import one_of, positive_integer
 
@@ -71,7 +71,7 @@ class SMC:
 
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
     kernel: str = "independent"
     threshold: float = 0.5
     correlation_threshold: float = 0.01

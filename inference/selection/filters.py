@@ -12,7 +12,7 @@ difference in a feature is in units of its range, and squared as in the paper.
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["fisher_score", "relief"]
 

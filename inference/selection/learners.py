@@ -18,7 +18,7 @@ from ardvark.inference.ep.ep import EP
 from ardvark.inference.process.evidence import Process, maximise, random_starts, site_model
 from ardvark.inference.selection.walk import Score
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.covariances import ARDGaussian, Covariance
 
 __all__ = ["EvidenceLearner", "LeaveOneOutLearner"]

@@ -23,7 +23,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ardvark.inference.sites.likelihoods import Array, LogitSites, ProbitSites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites
 
 __all__ = ["Binary", "Gaussian", "Projected", "Submodels", "forward_path"]
 

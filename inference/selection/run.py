@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import ConvergenceWarning, InputError
-from ardvark.inference.progress import progress
+from ardvark.inference.running.executor import check_executor
+from ardvark.inference.running.progress import Tick, progress
 from ardvark.inference.selection.filters import fisher_score, relief
 from ardvark.inference.selection.learners import EvidenceLearner, LeaveOneOutLearner
 from ardvark.inference.selection.svm import GridSVM
@@ -23,7 +23,7 @@ from ardvark.inference.selection.walk import (
     backward,
     forward,
 )
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import (
     Seed,
     as_binary,
@@ -55,6 +55,7 @@ def select_features(
     beyond: bool = False,
     random_seed: Seed = 0,
     progressbar: bool = True,
+    executor: Any = None,
 ) -> xr.Dataset:
     """Rank the features of a two-class table and select the first of them: Chu06, table 1.
 
@@ -72,8 +73,8 @@ def select_features(
     rule : "smallest" or "table 1"
         The smallest set that is not significantly worse than the best, or as the paper prints it
         the one before the first that is significantly worse than the best so far. On simulated
-        data the first has the smaller error on new rows (`ardvark.studies.stopping`), and backward
-        elimination always takes it.
+        data the first has the smaller error on new rows (`ardvark.studies.papers.stopping`), and
+        backward elimination always takes it.
     patience
         With "smallest", end when this many more features have brought nothing (forward).
     most
@@ -82,6 +83,9 @@ def select_features(
         Standard errors of a paired difference that count as significant.
     beyond
         Go on to `most` past the end, for the picture.
+    executor : int, Dask Client, address or concurrent.futures' Executor, optional
+        Who runs the searches of the ranking and the machines of the SVM; None: threads of this
+        process, one for each processor.
 
     Returns
     -------
@@ -94,6 +98,7 @@ def select_features(
     The losses are those of subsets whose ranking has seen all rows: they compare subsets, and are
     too good for an error on new rows (with few rows and many features, by far).
     """
+    where = check_executor(executor)
     inputs = as_inputs(X)
     codes, _ = as_binary(t, len(inputs))
     one_of(rule, RULES, "rule")
@@ -104,9 +109,9 @@ def select_features(
     waits = positive_integer(patience, "patience") if rule == "smallest" else None
     seed = as_seed(random_seed) or 0
     values, sign = np.array(inputs), np.where(codes == 1, 1.0, -1.0)
-    judge = _learner(learner, seed)
+    judge = _learner(learner, seed, where)
     with progress("select_features", progressbar) as tick:
-        rank = _ranker(ranking, count, seed, tick)
+        rank = _ranker(ranking, count, seed, tick, where)
         ranked = rank(values, sign)
         if direction == "backward":
             path = backward(values, sign, rank, judge, significance=margin, tick=tick)
@@ -147,18 +152,18 @@ def _converged(ranking: Ranking, path: Path) -> bool:
 
 
 def _ranker(
-    name: str, starts: int, seed: int, tick: Callable[[str], None]
+    name: str, starts: int, seed: int, tick: Tick, executor: Any
 ) -> Callable[[Array, Array], Ranking]:
     filters = {"fisher": fisher_score, "relief": relief}
     if one_of(name, ("relevance", *filters), "ranking") == "relevance":
-        return ByRelevance(starts, seed, workers=os.cpu_count() or 1, tick=tick)
+        return ByRelevance(starts, seed, executor=executor, tick=tick)
     return lambda X, y: Ranking(filters[name](X, y), np.zeros(X.shape[1]))
 
 
-def _learner(learner: str | Learner, seed: int) -> Learner:
+def _learner(learner: str | Learner, seed: int, executor: Any) -> Learner:
     if isinstance(learner, str):
         known: dict[str, Learner] = {
-            "svm": GridSVM(seed=seed, workers=os.cpu_count() or 1),
+            "svm": GridSVM(seed=seed, executor=executor),
             "evidence": EvidenceLearner(seed=seed),
             "loo": LeaveOneOutLearner(seed=seed),
         }

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import STOP, Watch, aside
+from ardvark.inference.running.threads import STOP, Watch, aside
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["hinge_machine", "path_decisions"]
 

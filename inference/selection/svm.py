@@ -17,15 +17,16 @@ was then, and `Score.unfinished` counts how many of the chosen node were.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from ardvark.inference.running.executor import run_tasks
+from ardvark.inference.running.threads import Watch, go_on, in_threads, unwatched
 from ardvark.inference.selection.smo import hinge_machine, path_decisions
 from ardvark.inference.selection.walk import Score
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.threads import Watch, go_on, in_threads
+from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = ["GridSVM", "decide"]
 
@@ -44,16 +45,15 @@ class GridSVM:
     screening: int = 1
     finalists: int = 5
     seed: int = 0
-    workers: int = 1
+    executor: Any = None  # None: threads of this process
     max_steps: int = 100_000  # of one machine
 
     def __call__(self, X: Array, sign: Array) -> Score:
         """Search both grids."""
-        distance = cdist(X, X, "sqeuclidean")
-        coarse, _ = self._wrong(distance, sign, COARSE_C, COARSE_KAPPA, 0, self.screening)
+        coarse, _ = self._wrong(X, sign, COARSE_C, COARSE_KAPPA, 0, self.screening)
         kappa, C = np.unravel_index(np.argmin(coarse.mean(axis=2)), coarse.shape[:2])
         grid_C, grid_kappa = COARSE_C[C] + FINE, COARSE_KAPPA[kappa] + FINE
-        wrong, cut = self._wrong(distance, sign, grid_C, grid_kappa, 0, self.screening)
+        wrong, cut = self._wrong(X, sign, grid_C, grid_kappa, 0, self.screening)
         rest = self.repeats - self.screening
         nodes = np.argsort(wrong.mean(axis=2), axis=None, kind="stable")
         best: Score | None = None
@@ -62,7 +62,7 @@ class GridSVM:
             by_row, unfinished = wrong[k, c], cut[k, c]
             if rest > 0:
                 more, cut_more = self._wrong(
-                    distance, sign, grid_C[c : c + 1], grid_kappa[k : k + 1], self.screening, rest
+                    X, sign, grid_C[c : c + 1], grid_kappa[k : k + 1], self.screening, rest
                 )
                 by_row = (self.screening * by_row + rest * more[0, 0]) / self.repeats
                 unfinished += cut_more[0, 0]
@@ -73,32 +73,52 @@ class GridSVM:
         return best
 
     def _wrong(
-        self, distance: Array, sign: Array, C: Array, kappa: Array, first: int, repeats: int
+        self, X: Array, sign: Array, C: Array, kappa: Array, first: int, repeats: int
     ) -> tuple[Array, Array]:
         """How often each row is wrong when held out, (kappa, C, row), and machines cut there."""
-        boxes = 10.0**C / 2.0
         parts = [
             part
             for repeat in range(first, first + repeats)
             for part in _folds(sign, self.folds, np.random.default_rng([self.seed, repeat]))
         ]
-
-        def at(place: int, watch: Watch) -> tuple[Array, Array]:
-            # Half precision of the other arrays is enough for an error rate, and twice as fast.
-            kernel = np.exp(-0.5 * 10.0 ** kappa[place] * distance).astype(np.float32)
-            wrong, unfinished = np.zeros((len(C), len(sign))), np.zeros(len(C))
-            for train, test in parts:
-                go_on(watch)
-                f, cut = path_decisions(
-                    kernel, sign, train, test, boxes, TOLERANCE, self.max_steps, watch
-                )
-                wrong[:, test] += f * sign[test] <= 0
-                unfinished += cut
-            return wrong / repeats, unfinished
-
-        found = in_threads(at, len(kappa), self.workers)
+        line = _Line(X, sign, parts, 10.0**C / 2.0, repeats, self.max_steps)
+        if self.executor is None:  # machine code, without the interpreter's lock
+            distance = cdist(X, X, "sqeuclidean")
+            found = in_threads(lambda k, watch: line.wrong(distance, kappa[k], watch), len(kappa))
+        else:
+            found = run_tasks(line.alone, kappa, self.executor)
         errors, unfinished = zip(*found, strict=True)
         return np.array(errors), np.array(unfinished)
+
+
+class _Line(NamedTuple):
+    """The nodes of one κ: every C, every fold."""
+
+    X: Array
+    sign: Array
+    parts: list[tuple[Index, Index]]
+    boxes: Array
+    repeats: int
+    max_steps: int
+
+    def alone(self, kappa: float) -> tuple[Array, Array]:
+        """In a process of its own."""
+        return self.wrong(cdist(self.X, self.X, "sqeuclidean"), kappa, unwatched())
+
+    def wrong(self, distance: Array, kappa: float, watch: Watch) -> tuple[Array, Array]:
+        """How often each row is wrong when held out, (C, row), and machines cut there."""
+        # Half precision of the other arrays is enough for an error rate, and twice as fast.
+        kernel = np.exp(-0.5 * 10.0**kappa * distance).astype(np.float32)
+        wrong = np.zeros((len(self.boxes), len(self.sign)))
+        unfinished = np.zeros(len(self.boxes))
+        for train, test in self.parts:
+            go_on(watch)
+            f, cut = path_decisions(
+                kernel, self.sign, train, test, self.boxes, TOLERANCE, self.max_steps, watch
+            )
+            wrong[:, test] += f * self.sign[test] <= 0
+            unfinished += cut
+        return wrong / self.repeats, unfinished
 
 
 def decide(X: Array, sign: Array, X_new: Array, setting: dict[str, float]) -> Array:
@@ -109,9 +129,7 @@ def decide(X: Array, sign: Array, X_new: Array, setting: dict[str, float]) -> Ar
     return np.asarray(np.exp(-rate * cdist(X_new, X, "sqeuclidean")) @ v + offset)
 
 
-def _folds(
-    sign: Array, folds: int, rng: np.random.Generator
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _folds(sign: Array, folds: int, rng: np.random.Generator) -> Iterator[tuple[Index, Index]]:
     """Rows to train on and rows to test on, each class dealt out evenly."""
     fold = np.empty(len(sign), dtype=int)
     for value in (-1.0, 1.0):

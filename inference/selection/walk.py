@@ -17,20 +17,22 @@ The stopping rule: k features are significantly worse than the best set so far i
 larger by more than `significance` standard errors of the difference, taken over the rows. The first
 such k ends table 1, which returns k - 1: it falls at the first stumble, and keeps a plateau whole.
 `Path.smallest` is the smallest set that is not significantly worse than the best of all; its walk
-goes on until `patience` features have been added to that set in vain. Losses without rows (an
-evidence) have a standard error of one nat. `studies/stopping.py` holds the rules against the truth.
+goes on until `patience` features have been added to that set without a gain. Losses without rows
+(an evidence) have a standard error of one nat. `studies/papers/stopping.py` holds the rules
+against the truth.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ardvark.inference.process.evidence import Found, Process, maximise, random_starts
+from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index
 from ardvark.models.covariances import ARDGaussian, Covariance
 
 __all__ = [
@@ -45,8 +47,6 @@ __all__ = [
     "weighted_columns",
 ]
 
-type Columns = NDArray[np.intp]
-type Tick = Callable[[str], None]
 
 ONE_NAT = 1.0
 
@@ -82,7 +82,7 @@ class Ranking(NamedTuple):
     found: Found | None = None
 
     @property
-    def order(self) -> Columns:
+    def order(self) -> Index:
         """Features from the best to the worst; ties in the order of the columns."""
         return np.argsort(-self.score, kind="stable")
 
@@ -90,7 +90,7 @@ class Ranking(NamedTuple):
 class Path(NamedTuple):
     """Subsets that were tried, one after the other, and what they were worth."""
 
-    subsets: tuple[Columns, ...]  # forward: in the order of the ranking
+    subsets: tuple[Index, ...]  # forward: in the order of the ranking
     scores: tuple[Score, ...]
     stop: int  # number of the subset at which table 1 ends
     smallest: int  # of the smallest subset that is as good as the best
@@ -109,14 +109,17 @@ class ByRelevance:
     seed: int = 0
     covariance: Covariance = field(default_factory=ARDGaussian)
     rule: Approximation | None = None  # None: (15), on the support vectors
-    workers: int = 1
-    tick: Tick = lambda text: None
+    executor: Any = None  # None: threads of this process
+    tick: Tick = no_tick
 
     def __call__(self, X: Array, sign: Array) -> Ranking:
         """Infer the hyperparameters from each start."""
         process = Process.of(X, sign, self.covariance)
         starts = random_starts(process, self.starts, self.seed)
-        found = maximise(process, self.rule, starts=starts, workers=self.workers, tick=self.tick)
+        found = maximise(
+            process, self.rule, starts=starts, executor=self.executor, tick=self.tick,
+            workers=os.cpu_count() or 1,
+        )  # fmt: skip
         optima = found.optima
         return Ranking(optima.expected_relevance, optima.relevance_spread, found)  # Chu06 (19)
 
@@ -134,14 +137,14 @@ def excess(score: Score, best: Score) -> float:
 def forward(
     X: Array,
     sign: Array,
-    order: Columns,
+    order: Index,
     learner: Learner,
     *,
     most: int | None = None,
     significance: float = 1.0,
     patience: int | None = None,
     beyond: bool = False,
-    tick: Tick = lambda text: None,
+    tick: Tick = no_tick,
 ) -> Path:
     """Try the top 1, 2, ... features of a ranking: table 1 of Chu06.
 
@@ -154,12 +157,12 @@ def forward(
     significance
         Standard errors of a paired difference that count as worse.
     patience
-        End when this many features have been added in vain to the smallest set that is as good as
-        the best; None: end where table 1 does.
+        End when this many features have been added without a gain to the smallest set that is as
+        good as the best; None: end where table 1 does.
     beyond
         Go on to `most`, for the picture.
     """
-    subsets: list[Columns] = []
+    subsets: list[Index] = []
     scores: list[Score] = []
     stop: int | None = None
     for k in range(1, min(most or len(order), len(order)) + 1):
@@ -187,7 +190,7 @@ def backward(
     least: int = 1,
     share: float = 0.0,
     significance: float = 1.0,
-    tick: Tick = lambda text: None,
+    tick: Tick = no_tick,
 ) -> Path:
     """Drop the least relevant feature, rank the others anew, and so on: section 3.3 of Chu06.
 
@@ -201,7 +204,7 @@ def backward(
     share
         This share of the features goes at once (0.5 halves them), but always one at least.
     """
-    subsets: list[Columns] = []
+    subsets: list[Index] = []
     scores: list[Score] = []
     kept = np.arange(X.shape[1])
     while True:
@@ -229,7 +232,7 @@ def _best(scores: Sequence[Score]) -> Score:
     return min(scores, key=lambda score: score.loss)
 
 
-def _smallest(subsets: Sequence[Columns], scores: Sequence[Score], significance: float) -> int:
+def _smallest(subsets: Sequence[Index], scores: Sequence[Score], significance: float) -> int:
     best = _best(scores)
     good = [n for n, score in enumerate(scores) if excess(score, best) <= significance]
     return min(good, key=lambda n: len(subsets[n]))

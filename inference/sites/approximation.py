@@ -6,13 +6,15 @@ A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
-from ardvark.inference.sites.likelihoods import Array
+import numpy as np
+
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import Posterior
 
-__all__ = ["Approximation", "Cotangents", "GaussianFit"]
+__all__ = ["Approximation", "Cotangents", "GaussianFit", "mean_shifts", "sd_shifts"]
 
 
 class GaussianFit(NamedTuple):
@@ -21,7 +23,10 @@ class GaussianFit(NamedTuple):
     `info` has numbers on the search (for Laplace: `gradient_norm`, the largest slope of psi at the
     mode in units of posterior standard deviations; `decrement`, what the last Newton step promised
     in nats; `indefinite`, 1 if psi is not concave there and negative curvatures were set to zero).
-    `by_row` has what the method knows of each row, `by_sweep` how it got there, for the tree.
+    `by_row` has what the method knows of each row, `by_weight` of each weight, `by_sweep` how it
+    got there, for the tree. Its own estimate of its error: `mean_correction` and
+    `variance_correction` of each weight are what would have to be added, and `info["mean_shift"]`
+    is the largest of the first in sds, `info["sd_shift"]` of the second as a share of the sd.
     """
 
     posterior: Posterior
@@ -33,6 +38,32 @@ class GaussianFit(NamedTuple):
     info: dict[str, float]
     by_row: Mapping[str, Array] = MappingProxyType({})
     by_sweep: Mapping[str, Array] = MappingProxyType({})
+    by_weight: Mapping[str, Array] = MappingProxyType({})
+
+    def assessed(self, mean: Array, variance: Array | None = None) -> "GaussianFit":
+        """With the estimated errors (d,) of the means, and of the variances where known."""
+        found = {"mean_correction": mean}
+        info = {"mean_shift": largest(mean_shifts(mean, self.posterior.marginal_variance))}
+        if variance is not None:
+            found["variance_correction"] = variance
+            info["sd_shift"] = largest(sd_shifts(variance, self.posterior.marginal_variance))
+        return self._replace(info=self.info | info, by_weight=dict(self.by_weight) | found)
+
+
+def mean_shifts(correction: Array, variance: Array) -> Array:
+    """Corrections of means in sds, without sign; 0 of what has no variance."""
+    return np.abs(correction) / np.sqrt(np.where(variance > 0, variance, np.inf))
+
+
+def sd_shifts(correction: Array, variance: Array) -> Array:
+    """Corrections of variances as shares of the sds, without sign."""
+    change = correction / np.where(variance > 0, variance, np.inf)
+    return np.abs(np.sqrt(np.maximum(1.0 + change, 0.0)) - 1.0)
+
+
+def largest(values: Array) -> float:
+    """The largest of any number of values."""
+    return float(values.max(initial=0.0))
 
 
 class Cotangents(NamedTuple):
@@ -55,10 +86,25 @@ class Cotangents(NamedTuple):
 
 
 class Approximation(Protocol):
-    """A rule that replaces sites by Gaussians, with the adjoint of its evidence."""
+    """A rule that replaces sites by Gaussians, with the adjoint of its evidence.
+
+    A class that names it as its base has `loosened`, `assessed` and `completed` from here.
+    """
 
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
         """Gaussian posterior of `model`, started from a fit of a model nearby."""
 
+    def assessed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """The fit with the rule's own estimate of its error, and moved by it if that is asked."""
+        return fit
+
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
-        """Adjoints of `fit.log_evidence`."""
+        """Adjoints of `fit.log_evidence`, of a fit that was not moved."""
+
+    def loosened(self) -> Self:
+        """The same rule for the many fits of a search, where fewer digits are enough."""
+        return self
+
+    def completed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
+        """Add what is made once, at the end."""
+        return fit

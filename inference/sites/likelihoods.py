@@ -22,10 +22,10 @@ import numpy as np
 from scipy.special import erfcx, expit, gammaln, log_expit, log_ndtr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.sites.quadrature import Array, Tilted, quadrature_tilted
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.quadrature import Tilted, quadrature_tilted
 
 __all__ = [
-    "Array",
     "Derivatives",
     "GaussianSites",
     "GraphSites",
@@ -36,13 +36,7 @@ __all__ = [
     "StepSites",
     "Tilted",
     "hazard_of",
-    "recognise",
 ]
-
-RECOGNITION_GRID = np.linspace(-2.9, 3.1, 7)  # off zero, where a user's site may be special
-MOST_LOOKS = 40  # at a Gaussian site, from the grid to its own top
-BLURRED = 1e-8  # bend of three points, relative to their values: less is rounding
-RECOGNITION_TOLERANCE = 1e-6  # PyMC's own inverse probit is off by 2e-7 on the grid
 
 
 class Derivatives(NamedTuple):
@@ -205,130 +199,6 @@ class GraphSites:
     def tilted(self, mean: Array, variance: Array, /) -> Tilted:
         """By quadrature."""
         return quadrature_tilted(self.log, mean, variance)
-
-
-def recognise(log_site: Callable[[Array], Array], rows: int | None = None) -> Sites | None:
-    """Find the closed form behind `log_site` by its values (never by a name), or None.
-
-    Parameters
-    ----------
-    log_site
-        Maps eta (Q, N) to log sites (Q, N).
-    rows
-        N. Without it `log_site` is given (Q, 1) and must broadcast to its rows by itself.
-
-    All rows must be of one family; signs, counts, means and precisions are inferred row by row
-    and must then reproduce every value on the grid.
-    """
-
-    def evaluate(eta: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(log_site(eta), dtype=np.float64)
-
-    grid = RECOGNITION_GRID[:, None] * np.ones((1, 1 if rows is None else rows))
-    values = evaluate(grid)
-    if values.ndim != 2 or values.size == 0:
-        return None
-    if np.isneginf(values).any():  # of the families only one has rows of no probability
-        return _as_trigonometric(evaluate, values)
-    if not np.isfinite(values).all():
-        return None
-    grid = np.broadcast_to(grid, values.shape)
-    for family in (_as_binary, _as_gaussian, _as_poisson):
-        sites = family(evaluate, grid, values)
-        if sites is not None:
-            return sites
-    return None
-
-
-def _as_binary(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
-    """Probit or logit: the sign is the direction of growth, and nothing else is free."""
-    sign = np.where(values[-1] > values[0], 1.0, -1.0)
-    for family in (ProbitSites, LogitSites):
-        sites = family(sign)
-        if _close(sites.log(grid), values, np.abs(values)):
-            return sites
-    return None
-
-
-def _as_trigonometric(evaluate: Callable[[Array], Array], values: Array) -> Sites | None:
-    """The SVM's likelihood: zero beyond one margin and one beyond the other."""
-    from ardvark.inference.sites.trigonometric import TrigonometricSites  # which needs this file
-
-    sites = TrigonometricSites(np.where(values[-1] > values[0], 1.0, -1.0))
-    grid = np.array([-3.0, -1.01, -0.99, -0.7, -0.3, 0.2, 0.6, 0.95, 1.01, 3.0])[:, None]
-    ours, theirs = (
-        sites.log(grid * np.ones_like(values[:1])),
-        evaluate(grid * np.ones_like(values[:1])),
-    )
-    finite = np.isfinite(ours)
-    same = np.array_equal(finite, np.isfinite(theirs)) and not np.isposinf(theirs).any()
-    if not same or np.isnan(theirs).any():
-        return None
-    return sites if _close(ours[finite], theirs[finite], np.abs(ours[finite]) + 1e-9) else None
-
-
-@np.errstate(all="ignore")
-def _as_gaussian(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
-    """Fit a parabola to three points, then again 3 sd around its own top, and check both places.
-
-    Each look from its own top keeps the digits of a narrow site far away from the grid, and tells a
-    wide Student-t or a straight line from a parabola. Where three points lie so close that their
-    bend is rounding (a target in the millions), they are drawn apart first.
-    """
-    if not _close(np.diff(values, 3, axis=0), 0.0, np.ptp(values, axis=0) + np.abs(values).max(0)):
-        return None  # a parabola has no third difference
-    mean, reach, three = grid[3].copy(), grid[6] - grid[3], values[[0, 3, 6]]
-    looks = 0
-    for _ in range(MOST_LOOKS):
-        bend = -(three[0] - 2 * three[1] + three[2])
-        blurred = np.abs(bend) < BLURRED * np.abs(three).max(axis=0)
-        if not np.all((bend > 0) | blurred):
-            return None
-        if blurred.any():
-            reach = np.where(blurred, 100.0 * reach, reach)
-        else:
-            precision = bend / reach**2
-            shift = (three[2] - three[0]) / (2 * reach) / precision
-            top, mean = three[1] + 0.5 * precision * shift**2, mean + shift
-            reach, looks = 3.0 / np.sqrt(precision), looks + 1
-        try:
-            three = evaluate(mean + reach * np.array([-1.0, 0.0, 1.0])[:, None])
-        except ValueError:  # a graph checks its parameters; those of a Gaussian have no bounds
-            return None
-        if not np.isfinite(three).all():
-            return None
-        if looks >= 3 and not blurred.any() and np.all(np.abs(shift) <= 1e-4 * reach):
-            break
-    else:
-        return None
-    sites = GaussianSites(mean, precision, top)
-    around = mean + reach * np.array([-3.0, -1.0, -0.3, 0.3, 1.0, 3.0])[:, None]
-    on_grid = _close(sites.log(grid), values, np.ptp(values, axis=0) + np.abs(values))
-    return sites if on_grid and _close(sites.log(around), evaluate(around), 40.0) else None
-
-
-def _as_poisson(evaluate: Callable[[Array], Array], grid: Array, values: Array) -> Sites | None:
-    """Log link: the curvature gives the exposure, the slope the count."""
-    step = grid[1, 0] - grid[0, 0]
-    curvature = values[6] - 2 * values[5] + values[4]
-    exposure = -curvature / (2 * (np.cosh(step) - 1.0)) / np.exp(grid[5])
-    if np.any(exposure <= 0.0):
-        return None
-    slope = (values[6] - values[4] + exposure * (np.exp(grid[6]) - np.exp(grid[4]))) / (2 * step)
-    count = np.round(slope)
-    if np.any(count < 0.0) or not _close(slope, count, 1.0 + count):
-        return None
-    sites = PoissonSites(count, np.log(exposure))
-    wide = np.array([-8.0, -5.0, 5.0, 8.0])[:, None] * np.ones_like(grid[:1])
-    for points, found in ((grid, values), (wide, evaluate(wide))):
-        if not _close(sites.log(points), found, np.ptp(found, axis=0)):
-            return None
-    return sites
-
-
-def _close(ours: Array, theirs: Array | float, scale: Array | float) -> bool:
-    return bool(np.all(np.abs(ours - theirs) <= RECOGNITION_TOLERANCE * scale))
 
 
 def hazard_of(z: Array) -> tuple[Array, Array, Array, Array]:

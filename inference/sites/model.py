@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from ardvark.inference.sites.likelihoods import Array, Sites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import Sites
 
 __all__ = ["Prior", "SiteModel", "factor_by_qr", "least_noise", "symmetric_factor"]
 
@@ -70,7 +71,7 @@ class SiteModel:
     def log_joint(self, weights: Array) -> Array:
         """Log p(t, w) at weights (..., d): normalised prior times sites; off weights left out."""
         eta = self.predictor(weights)
-        rows = self.sites.log(eta.reshape(-1, eta.shape[-1])).reshape(eta.shape)
+        rows = self.sites.log(eta.reshape(-1, eta.shape[-1])).reshape((*eta.shape[:-1], -1))
         return np.asarray(rows.sum(axis=-1) + Prior(self).log_density(weights))
 
 

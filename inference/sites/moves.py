@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import Posterior, condition
 
@@ -46,7 +46,7 @@ class Moved(NamedTuple):
 
 
 def approximate_or_prior(rule: Approximation, model: SiteModel) -> tuple[Posterior, bool]:
-    """Give q by the rule, from nothing; the prior, and False, where the rule finds no Gaussian."""
+    """Give q by the rule, from a cold start; the prior, and False, where it finds no Gaussian."""
     try:
         q = rule.approximate(model).posterior
         if np.isfinite(q.mean).all():

@@ -28,8 +28,9 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel, factor_by_qr, symmetric_factor
+from ardvark.inference.sites.softmax import SoftmaxSites
 
 __all__ = ["SPACES", "FunctionPosterior", "Posterior", "condition"]
 
@@ -64,6 +65,10 @@ def condition(
         prior = Prior(prior)
     if space not in SPACES:
         raise ValueError(f"space must be one of {', '.join(SPACES)}; found {space!r}")
+    if isinstance(prior.model.sites, SoftmaxSites):
+        prior, site_precision, site_shift = prior.model.sites.decoupled(
+            prior, site_precision, site_shift
+        )
     rows, weights = prior.projection.shape
     if space == "weights" or (space == "auto" and weights < rows):
         return WeightPosterior(prior, site_precision, site_shift)
@@ -184,6 +189,12 @@ class Posterior(ABC):
         """
         score = self.site_shift - self.site_precision * self.eta_mean
         return self.site_information(columns), columns.T @ score
+
+    def pulled(self, force: Array) -> Array:
+        """V force (d,): how far a force on the weights (d,) moves the mean."""
+        on, moved = self.prior.on, np.zeros_like(self.mean)
+        moved[on] = self._covariance_times(np.atleast_2d(force[on]))[0]
+        return moved
 
     def draws(self, n: int, rng: np.random.Generator) -> Array:
         """Independent draws (n, d)."""

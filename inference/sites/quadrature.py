@@ -10,12 +10,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Array", "Tilted", "is_multimodal", "quadrature_tilted", "tilted_nodes"]
+from ardvark.inference.sites.arrays import Array, Mask
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+__all__ = ["Tilted", "is_multimodal", "quadrature_tilted", "tilted_nodes"]
+
 
 QUADRATURE_TOLERANCE = 1e-12  # of each panel, relative to the whole
 PANELS = 6  # of 21 nodes: enough for a Gaussian at once
@@ -58,7 +57,7 @@ def tilted_nodes(
     return mean + np.sqrt(variance) * x, share
 
 
-def is_multimodal(log_site: Callable[[Array], Array], mean: Array, variance: Array) -> Flags:
+def is_multimodal(log_site: Callable[[Array], Array], mean: Array, variance: Array) -> Mask:
     """Rows (N,) whose tilted density has two tops worth the name.
 
     Two tops: a dip of 0.01 nats between them, and none is more than 20 nats below the other.

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import Derivatives, hazard_of
-from ardvark.inference.sites.quadrature import Array, Tilted
+from ardvark.inference.sites.quadrature import Tilted
 
 __all__ = ["TrigonometricSites"]
 

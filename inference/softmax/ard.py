@@ -18,7 +18,8 @@ from scipy.optimize import minimize
 
 from ardvark.inference.ard.fixed_point import UPDATES
 from ardvark.inference.ard.sequential_ard import BOUNDS
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.softmax.laplace import MultinomialFit
 from ardvark.inference.softmax.model import SoftmaxModel
 
@@ -52,7 +53,7 @@ def fixed_point_softmax(
     algorithm: str,
     tolerance: float = 1e-6,
     max_steps: int = 5000,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> Climb:
     """Update every precision in each step until none that matters moves; weights only leave.
 
@@ -77,8 +78,7 @@ def fixed_point_softmax(
         precision = np.full(alpha.shape, np.inf)
         precision[on] = wanted
         found = fit(replace(model, precision=precision), found.mean)
-        if tick is not None:
-            tick(f"step {step + 1}, log evidence {found.log_evidence:.4f}")
+        tick(f"step {step + 1}, log evidence {found.log_evidence:.4f}")
     raise AssertionError("the loop returns")
 
 

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.hyper.settings import Evidence, Fixed, fixed_values
+from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, fixed_values
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.sites.likelihoods import Array, LogitSites
+from ardvark.inference.running.progress import Tick
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import LogitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.softmax.ard import ascend, fixed_point_softmax, softmax_bounds
 from ardvark.inference.softmax.laplace import MultinomialFit, fit_multinomial
@@ -35,7 +37,6 @@ __all__ = ["SettledSoftmax", "settle_softmax"]
 _WIDEST = 12.0  # a kernel scale stays within exp(±this) of what is typical
 
 type Theta = dict[str, Array]
-type Tick = Callable[[str], None]
 
 
 class SettledSoftmax(NamedTuple):
@@ -60,7 +61,11 @@ def settle_softmax(reading: SoftmaxReading, method: Laplace, tick: Tick) -> Sett
         fit = _fitter(method)(model, None)
         why = "" if fit.converged else _not_found(fit)
         return SettledSoftmax(theta, model, fit, fit.converged, "fixed", why)
-    if not isinstance(hyper, Evidence) or hyper.start is not None:
+    if (
+        not isinstance(hyper, Evidence)
+        or hyper.start is not None
+        or hyper.with_prior == UNCONSTRAINED
+    ):
         raise UnsupportedPair(
             f"hyper={hyper!r} is not built for more than two classes; use Fixed(...), or "
             f"Evidence() without start="

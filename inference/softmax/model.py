@@ -19,11 +19,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import logsumexp
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["SPACES", "SoftmaxModel", "Space", "eta_covariance", "the_space"]
 
@@ -35,7 +34,7 @@ class SoftmaxModel:
     """Design (N, d), codes of the classes (N,), precisions (K, d); inf = switched off."""
 
     projection: Array
-    codes: NDArray[np.int64]
+    codes: Index
     precision: Array
 
     def __post_init__(self) -> None:
@@ -51,7 +50,7 @@ class SoftmaxModel:
             raise ValueError("precisions must be positive (inf = switched off)")
 
     @property
-    def on(self) -> NDArray[np.bool_]:
+    def on(self) -> Mask:
         """Weights that are in the model (K, d)."""
         return np.isfinite(self.precision)
 
@@ -205,7 +204,7 @@ class Functions:
         return found
 
 
-def eta_covariance(projection: Array, on: NDArray[np.bool_], covariance: Array) -> Array:
+def eta_covariance(projection: Array, on: Mask, covariance: Array) -> Array:
     """Covariance (N, K, K) of the predictors of each row, given that of the weights on (D, D)."""
     ends = np.append(0, np.cumsum(on.sum(axis=1)))
     rows = [projection[:, here] for here in on]

@@ -12,26 +12,25 @@ A table of columns goes to `sequential_ard`; `Columns`, of which no table exists
 `sparse_logistic`, which has Laplace's sites of the logit only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_expit, logsumexp
 
 from ardvark.inference.ard.gaussian_ard import Columns
 from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.ard.sparse_logistic import sparse_logistic
-from ardvark.inference.sites.likelihoods import Array, LogitSites, ProbitSites
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array, Index, Mask
+from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import condition
 
 __all__ = ["LINKS", "Machine", "log_odds", "log_probabilities", "sparse_machines"]
 
 LINKS: dict[str, Any] = {"logit": LogitSites, "probit": ProbitSites}
-
-Index = NDArray[np.intp]
 
 
 class Machine(NamedTuple):
@@ -48,14 +47,14 @@ class Machine(NamedTuple):
 
 def sparse_machines(
     projection: Array | Columns,
-    positive: Sequence[NDArray[np.bool_]],
+    positive: Sequence[Mask],
     rule: Any,
     *,
     link: str = "logit",
     tolerance: float = 1e-6,
     max_steps: int = 5000,
     start: Sequence[Array] | None = None,
-    tick: Callable[[str], None] | None = None,
+    tick: Tick = no_tick,
 ) -> list[Machine]:
     """Fit a machine for each target by sequential ARD.
 
@@ -98,7 +97,7 @@ def _machine(Phi: Array, sites: Any, rule: Any, start: Array, search: dict[str, 
         sites=sites,
         precision=np.where(on, start, 1.0),
     )
-    on_path = rule.loosened() if hasattr(rule, "loosened") else rule
+    on_path = rule.loosened()
     path = sequential_ard(model, on_path.approximate, start=on, **search)
     active = np.flatnonzero(np.isfinite(path.precision))
     small = replace(

@@ -1,6 +1,6 @@
 """A softmax graph as arrays: what its card and its present data say, at given hyperparameters.
 
-The graph of `models/softmax.py` has a matrix of predictors, which the reader of sites refuses; its
+The graph of `models/rvm.py` has a matrix of predictors, which the reader of sites refuses; its
 builder has left the design on the card instead, so nothing needs to be walked or compiled. Columns
 and weights stand as in all results: the bias first, then the basis, for one class after another.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ardvark.errors import UnreadableModel, UnsupportedPair
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import compile_graph, kept_with
+from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.softmax.model import SoftmaxModel
 from ardvark.models.card import card_of
 
@@ -45,9 +44,13 @@ class SoftmaxReading:
         return scale.name if scale is not None and scale.name in self.hyper else None
 
     @property
-    def codes(self) -> NDArray[np.int64]:
+    def codes(self) -> Index:
         """The classes of the rows."""
         return np.asarray(self.model["t_observed"].get_value(), dtype=np.int64)
+
+    def by_observed(self, values: Array) -> dict[str, Array]:
+        """Numbers of the rows by the name of the observed variable."""
+        return {self.observed: values}
 
     @cached_property
     def weight_names(self) -> list[str]:
@@ -122,18 +125,14 @@ class SoftmaxReading:
 
     def pull(self, theta: Mapping[str, Any], gradient: Array) -> Array:
         """d/d scale of a number whose gradient in the basis functions is given (N, M)."""
-        if self.model not in _PULLS:
-            _PULLS[self.model] = _compiled_pull(self.model, self.design)
-        return np.asarray(_PULLS[self.model](gradient, *self._scales(theta)))
-
-
-_PULLS: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+        pull = kept_with(
+            self.model, "softmax pull", lambda: _compiled_pull(self.model, self.design)
+        )
+        return np.asarray(pull(gradient, *self._scales(theta)))
 
 
 def _compiled_pull(model: Any, design: Any) -> Callable[..., Any]:
     import pytensor.tensor as pt
-
-    from ardvark.inference.graph.compile import compile_graph
 
     outer = pt.matrix("gradient", dtype="float64")
     scale = pt.tensor("scale", dtype="float64", shape=np.shape(design.scale.typical))

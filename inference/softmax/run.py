@@ -7,22 +7,23 @@ sum. The root attribute `coupling` says which of the two a tree holds, and so do
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy.linalg import block_diag
-from scipy.special import log_expit, logsumexp
+from scipy.special import log_expit, logsumexp, ndtri
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.approximate import Answer, Run, posterior_dataset, row_dataset
+from ardvark.inference.approximate import posterior_dataset, row_dataset
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed, fixed_values
 from ardvark.inference.methods import METHODS
 from ardvark.inference.predict import class_table
-from ardvark.inference.progress import progress
+from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.run import fit_sampler
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.softmax.average import mean_probabilities
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.softmax.hyper import SettledSoftmax, settle_softmax
 from ardvark.inference.softmax.laplace import MultinomialFit
 from ardvark.inference.softmax.model import eta_covariance
@@ -30,31 +31,20 @@ from ardvark.inference.softmax.one_against_rest import Machine, log_odds, log_pr
 from ardvark.inference.softmax.reading import SoftmaxReading, read_softmax
 from ardvark.inference.tree import TREATMENTS, draws_dataset, hyper_dataset
 
-__all__ = ["fit_softmax", "predict_softmax", "refuse_softmax", "sample_softmax"]
+__all__ = ["fit_softmax", "mean_probabilities", "predict_softmax", "sample_softmax"]
 
 SOFTMAX, AGAINST_REST = "softmax", "one_against_rest"
 _LARGEST_COVARIANCE = 2000  # kept weights; beyond it predictions are made of the draws
+NODES = 2048  # of the fixed rule that averages a softmax over a Gaussian
+_SEED = 20  # of its scrambling
 _CAPTION = (
     "one against the rest: each class has its own two-class machine, whose probabilities are "
     "divided by their sum. This is no posterior of the softmax graph; "
 )
-_REASONS = {
-    "ep": "its sites are functions of one predictor each, and a softmax couples all K of a row. "
-    "Use Laplace() or NUTS(), or two classes.",
-    "exact": "no exact posterior of a softmax is known. Use NUTS(hyper=Fixed(...)) as a reference.",
-}
-
-
-def refuse_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
-    """Say why a method does not fit more than two classes."""
-    reason = _REASONS.get(name, "no such pair has been built. Use Laplace() or NUTS().")
-    raise UnsupportedPair(f"{name} does not fit more than two classes: {reason}")
 
 
 def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Laplace on the softmax, or on K machines of one class against the rest."""
-    if name != "laplace":
-        return refuse_softmax(model, name, settings, run)
     reading = read_softmax(model)
     with progress(name, run.progressbar) as tick:
         settled = settle_softmax(reading, settings, tick)
@@ -85,7 +75,15 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     if statistics:
         named = {key: value.reshape(shape) for key, value in statistics.items()}
         groups["sample_stats"] = draws_dataset(model, named)
-    return groups, _facts(reading, settled)
+    joint = isinstance(settled.fit, MultinomialFit)
+    caption = TREATMENTS[settled.treatment] if reading.hyper else ""
+    return groups, Facts(
+        hyper=settled.treatment,
+        caption=caption if joint else _CAPTION + caption,
+        weights=reading.weights,
+        problems=() if settled.converged else (f"not converged: {settled.reason}",),
+        extra={"coupling": SOFTMAX if joint else AGAINST_REST},
+    )
 
 
 def _as_latent(reading: SoftmaxReading) -> Any:
@@ -145,19 +143,6 @@ def _fit_group(reading: SoftmaxReading, settled: SettledSoftmax) -> xr.Dataset:
     return hyper.merge(xr.Dataset(variables, coords=coords))
 
 
-def _facts(reading: SoftmaxReading, settled: SettledSoftmax) -> dict[str, Any]:
-    joint = isinstance(settled.fit, MultinomialFit)
-    caption = TREATMENTS[settled.treatment] if reading.hyper else ""
-    return {
-        "hyper": settled.treatment,
-        "caption": caption if joint else _CAPTION + caption,
-        "coupling": SOFTMAX if joint else AGAINST_REST,
-        "weights": list(reading.weights),
-        "converged": settled.converged,
-        "problems": "" if settled.converged else f"not converged: {settled.reason}",
-    }
-
-
 # --- samplers ---------------------------------------------------------------------------------
 
 
@@ -167,11 +152,8 @@ def sample_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
         groups, facts = fit_sampler(model, name, settings, run)
         reading = read_softmax(model, gaussian=False)
         hyper = "posterior" if reading.hyper else "fixed"
-        return groups, facts | {
-            "hyper": hyper,
-            "weights": list(reading.weights),
-            "coupling": SOFTMAX,
-        }
+        facts = replace(facts, hyper=hyper, weights=reading.weights)
+        return groups, facts.with_extra(coupling=SOFTMAX)
     reading = read_softmax(model)
     theta = fixed_values(settings.hyper, reading.hyper)
     softmax_model = reading.at(theta)
@@ -190,14 +172,13 @@ def sample_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
         "sample_stats": sampled.sample_stats,
         "log_likelihood": row_dataset(_as_latent(reading), log_likelihood),
     }
-    return groups, {
-        "hyper": "fixed",
-        "caption": TREATMENTS["fixed"] if reading.hyper else "",
-        "coupling": SOFTMAX,
-        "weights": list(reading.weights),
-        "converged": sampled.converged,
-        "problems": "; ".join(sampled.problems),
-    }
+    return groups, Facts(
+        hyper="fixed",
+        caption=TREATMENTS["fixed"] if reading.hyper else "",
+        weights=reading.weights,
+        problems=sampled.problems,
+        extra={"coupling": SOFTMAX},
+    )
 
 
 def _conditional(softmax_model: Any) -> Any:
@@ -277,3 +258,40 @@ def _from_draws(reading: SoftmaxReading, tree: xr.DataTree, values: Array) -> Ar
         else:
             total += np.exp(eta - logsumexp(eta, axis=1, keepdims=True))
     return total / total.sum(axis=1, keepdims=True)
+
+
+def mean_probabilities(mean: Array, covariance: Array, nodes: int = NODES) -> Array:
+    """E softmax(eta) for eta_n ~ N(mean_n, covariance_n), RW06 algorithm 3.4: (N, K).
+
+    By a fixed rule, quasi-Monte Carlo: the first `nodes` points of a scrambled Sobol sequence with
+    a seed of its own, and their mirror images, taken to the Gaussian; the same for all rows and all
+    calls, so equal calls give equal numbers. For predictors of sd 2 errors are near 3e-5 with
+    three classes and 2e-4 with ten.
+    """
+    rows, classes = mean.shape
+    centred = covariance - covariance.mean(axis=1, keepdims=True)  # what all share has no effect
+    centred = centred - centred.mean(axis=2, keepdims=True)
+    values, vectors = np.linalg.eigh(0.5 * (centred + np.swapaxes(centred, 1, 2)))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[:, :, :0:-1]
+    normal = _points(nodes, classes - 1)  # the first are its best: for the largest variances
+    found = np.zeros((rows, classes))
+    chunk = max(1, int(4e6 / (nodes * classes)))
+    for begin in range(0, rows, chunk):
+        here = slice(begin, begin + chunk)
+        spread = normal @ np.swapaxes(root[here], 1, 2)  # (chunk, nodes, K)
+        for sign in (1.0, -1.0):
+            eta = mean[here, None, :] + sign * spread
+            eta -= eta.max(axis=2, keepdims=True)
+            np.exp(eta, out=eta)
+            eta /= eta.sum(axis=2, keepdims=True)
+            found[here] += eta.mean(axis=1)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def _points(nodes: int, dimensions: int) -> Array:
+    """Standard normal points (nodes, dimensions) that cover it evenly."""
+    from scipy.stats.qmc import Sobol  # heavy to import, and needed for predictions only
+
+    power = int(np.ceil(np.log2(nodes)))
+    uniform = Sobol(dimensions, rng=np.random.default_rng(_SEED)).random_base2(power)
+    return np.asarray(ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)))

@@ -3,7 +3,7 @@
     pm.sample(step=[av.steps.EPStep([w]), av.steps.GammaGibbs([alpha]), pm.NUTS([rest])])
 
 At each step the rest of the model is given: its values make a `SiteModel`, a rule (EP, Laplace)
-makes a Gaussian q of it, and a kernel of `sites/moves.py` moves the block. q starts from nothing at
+makes a Gaussian q of it, and a kernel of `sites/moves.py` moves the block. q starts cold at
 each step, so it is a function of the rest and the data, and the kernels are exact whether or not
 the rule has converged; where the rule finds no Gaussian at all, q is the prior, which is exact too.
 
@@ -27,8 +27,10 @@ from ardvark.inference.ep.ep import EP
 from ardvark.inference.exact.exact import draw_probit
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.laplace import Laplace
+from ardvark.inference.pymc_models.own import as_pymc
 from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.likelihoods import Array, ProbitSites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, move_block
 from ardvark.inference.vb.bound import Bound
@@ -44,7 +46,7 @@ class BlockState(StepMethodState):  # type: ignore[misc]
 class GivenRest:
     """The block's `SiteModel` at a point of PyMC's value variables."""
 
-    def __init__(self, model: Any, names: tuple[str, ...], predictor: str) -> None:
+    def __init__(self, model: Any, names: tuple[str, ...], predictor: str | None) -> None:
         self.latent = read_model(model, weights=names, predictor=predictor)
         hyper = self.latent.hyper
         self.values = {name: model.rvs_to_values[model[name]].name for name in hyper}
@@ -55,7 +57,7 @@ class GivenRest:
         if not self.values:
             return {}
         free = {name: point[value] for name, value in self.values.items()}
-        return self.latent.adjoint.constrain(free)[0]
+        return self.latent.adjoint.constrain(free)
 
     def at(self, point: dict[str, Array]) -> SiteModel:
         """Arrays of the block given the rest."""
@@ -80,14 +82,14 @@ class BlockStep(BlockedStep):  # type: ignore[misc]
         self,
         vars: Any = None,
         *,
-        predictor: str = "eta",
+        predictor: str | None = None,
         model: Any = None,
         rng: Any = None,
         initial_point: Any = None,
         compile_kwargs: Any = None,
         blocked: bool = True,
     ) -> None:
-        model = modelcontext(model)
+        model = modelcontext(as_pymc(model))
         if vars is None:
             raise InputError(f"{type(self).__name__} needs the variables of its block: ([w])")
         variables = list(vars) if isinstance(vars, (list, tuple)) else [vars]
@@ -101,7 +103,7 @@ class BlockStep(BlockedStep):  # type: ignore[misc]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Any:
-        """Never chosen unasked."""
+        """Used only when requested."""
         return Competence.INCOMPATIBLE
 
 
@@ -120,8 +122,8 @@ class _ApproximationStep(BlockStep):
         tails than a Gaussian; None = Gaussian.
     approximation : settings, optional
         The rule with its settings. q need not be converged: a loose tolerance is exact too.
-    predictor : str
-        Name of the Deterministic that the likelihood is a function of.
+    predictor : str, optional
+        Name of the variable through which the block reaches the likelihood. Default: it is found.
     """
 
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {

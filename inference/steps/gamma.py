@@ -19,9 +19,9 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import quick
 from ardvark.inference.graph.gamma_form import first_other_form
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["GammaGibbs", "GammaSlope", "refuse_improper"]
 
@@ -124,7 +124,7 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Any:
-        """Never chosen unasked."""
+        """Used only when requested."""
         return Competence.INCOMPATIBLE
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from pymc.model import modelcontext
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.sampled.kernels import rescale, site_arrays
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.sampled.kernels import State, problem_of, rescale, site_arrays
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.steps.block import BlockStep
 from ardvark.inference.steps.gamma import GammaSlope, refuse_improper
 
@@ -81,18 +81,8 @@ class ScaleStep(BlockStep):
             shape[block], rate[block] = np.ravel(a) - 0.5, np.ravel(b)
         arrays = site_arrays(site_model.sites, len(site_model.offset))
         assert arrays is not None  # seen to at the beginning
-        A = np.ascontiguousarray(site_model.projection)
-        moved = rescale(
-            A,
-            np.ascontiguousarray(A.T),
-            site_model.offset,
-            *arrays,
-            shape,
-            rate,
-            w,
-            alpha,
-            self.rng,
-        )
+        problem = problem_of(site_model.projection, site_model.offset, arrays, shape, rate)
+        moved = rescale(problem, State(w, alpha), self.rng)
         new = self.given.moved(point, w)
         for slope in self.slopes:
             free = np.log(alpha[latent.blocks[self.pairs[slope.name]]])

@@ -16,8 +16,8 @@ both choices are as likely back as forth. Then
       log r = logp(I', w', θ) - logp(I, w, θ) + log q(w | I, θ) - log q(w' | I', θ)
 
   (the weights of excluded inputs: q is their prior, and the terms cancel). The Gaussian is found
-  from nothing each time it is new, so it depends on I and θ alone; each step ends with such a draw
-  at the present subset. The graph must be one that `read_model` reads once I and θ are given;
+  from a cold start each time it is new, so it depends on I and θ alone; each step ends with such a
+  draw at the present subset. The graph must be one that `read_model` reads once I and θ are given;
 - with the vector alone, the coefficients stay as they are: those of an excluded input have been
   drawn from their prior by the other steps, so log r = logp(I', ...) - logp(I, ...). It works on
   every graph, and it mixes as badly as a prior is wide.
@@ -38,9 +38,9 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import InputError
 from ardvark.inference.ep.ep import EP
-from ardvark.inference.graph.compile import compile_graph, quick
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.laplace import Laplace
+from ardvark.inference.pymc_models.compile import compile_graph, quick
 from ardvark.inference.sites.approximation import GaussianFit
 from ardvark.models.checks import one_of, positive_integer
 
@@ -88,7 +88,7 @@ class SubsetJump(BlockedStep):  # type: ignore[misc]
         vars: Sequence[Any] | None = None,
         *,
         approximation: str = "laplace",
-        predictor: str = "eta",
+        predictor: str | None = None,
         jumps: int | None = None,
         model: Any = None,
         rng: Any = None,

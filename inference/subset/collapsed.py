@@ -12,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ardvark.errors import InputError
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.subset.factor import workspace
-from ardvark.inference.subset.kernels import FIXED, run_collapsed
+from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.threads import Watch, in_threads
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.subset.factor import Products, workspace
+from ardvark.inference.subset.kernels import FIXED, Prior, Store, run_collapsed
+from ardvark.inference.subset.laplace_fit import Slab
 from ardvark.inference.subset.replace import likeness
-from ardvark.inference.threads import Watch, in_threads
 
-__all__ = ["MOVES", "Chain", "Subsets", "run_chains", "sample_collapsed", "whole_chain"]
+__all__ = ["MOVES", "Subsets", "finite_chain", "run_chains", "sample_collapsed"]
 
 MOVES = ("add", "delete", "exchange", "replace")
 MOST_PRODUCTS = 3000  # columns: up to here A'A is kept
@@ -52,23 +54,17 @@ class Subsets:
         return int(self.A.shape[1]) - 1
 
     @cached_property
-    def products(self) -> tuple[Array, Array, Array, Array, float]:
-        """A, A'A (empty if too large), its diagonal, A't, t't."""
+    def products(self) -> Products:
+        """The data with their products; A'A is left out if it is too large."""
         A = np.ascontiguousarray(self.A, dtype=np.float64)
         gram = A.T @ A if A.shape[1] <= MOST_PRODUCTS else np.empty((0, 0))
-        return A, gram, np.einsum("nj,nj->j", A, A), A.T @ self.t, float(self.t @ self.t)
+        squares, c, square = np.einsum("nj,nj->j", A, A), A.T @ self.t, float(self.t @ self.t)
+        return Products(A, self.t, self.probit, gram, squares, c, square)
 
-
-class Chain(NamedTuple):
-    """What one chain has found."""
-
-    weights: Array  # (draws, d + 1), the bias first; excluded: draws of the slab
-    included: Array  # (draws, d)
-    alpha: Array  # (draws, d + 1)
-    sigma: Array  # (draws,)
-    inclusion: Array  # (draws, d): P(included given the other inputs), averaged between draws
-    visited: Array  # (sweeps, d): the subset of every sweep
-    moves: Array  # (move, size, 2): tried and made, by the size before
+    def prior(self) -> Prior:
+        """Give the prior with a copy of the precisions, which a chain overwrites."""
+        slab = Slab(self.slab, self.a, self.b)
+        return Prior(self.log_prior, self.alpha.copy(), slab, self.sigma, self.scale)
 
 
 def sample_collapsed(
@@ -78,7 +74,7 @@ def sample_collapsed(
     seed: int,
     jumps: int | None = None,
     threads: int | None = None,
-) -> list[Chain]:
+) -> list[Store]:
     """Sample a regression, or a probit through its latent utilities.
 
     Parameters
@@ -91,31 +87,28 @@ def sample_collapsed(
     threads
         Chains at a time; the draws do not depend on it.
     """
-    A, gram, diagonal, c, square = problem.products
-    tune, draws, thin = plan
-    replaces = problem.probit and A.shape[1] <= MOST_LIKE
-    near = likeness(A) if replaces else np.empty((0, 0))
+    data = problem.products
+    replaces = problem.probit and data.A.shape[1] <= MOST_LIKE
+    near = likeness(data.A) if replaces else np.empty((0, 0))
 
-    def one(first: Any, rng: np.random.Generator, watch: Watch) -> Chain:
-        return whole_chain(
-            run_collapsed(
-                A, gram, diagonal, c.copy(), square, problem.t, problem.probit, problem.log_prior,
-                problem.alpha.copy(), problem.slab, problem.a, problem.b, problem.sigma,
-                problem.scale, first, tune, draws, thin, jumps or problem.n_inputs,
-                near, workspace(A.shape[1]), rng, watch,
-            )
-        )  # fmt: skip
+    def one(first: Any, rng: np.random.Generator, watch: Watch) -> Store:
+        own, factor = data._replace(c=data.c.copy()), workspace(data.A.shape[1])
+        tries = jumps or problem.n_inputs
+        found = run_collapsed(
+            own, problem.prior(), Plan(*plan), tries, near, first, factor, rng, watch
+        )
+        return finite_chain(*found)
 
     return run_chains(one, problem, chains, seed, threads)
 
 
 def run_chains(
-    one: Callable[[Any, np.random.Generator, Watch], Chain],
+    one: Callable[[Any, np.random.Generator, Watch], Store],
     problem: Subsets,
     chains: int,
     seed: int,
     threads: int | None = None,
-) -> list[Chain]:
+) -> list[Store]:
     """Run chains from dispersed subsets, each with a stream of random numbers of its own."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(chains)]
     fullest = min(problem.n_inputs, len(problem.t) // 2, FEW)
@@ -127,12 +120,11 @@ def run_chains(
     return in_threads(lambda i, watch: one(starts[i], streams[i], watch), chains, threads)
 
 
-def whole_chain(found: tuple[Any, ...]) -> Chain:
-    """Give the arrays of a chain; the last of `found` says whether its numbers stayed finite."""
-    *arrays, finite = found
+def finite_chain(store: Store, finite: bool) -> Store:
+    """Give what a chain has found, if its numbers stayed finite."""
     if not finite:
         raise InputError(
             "a chain over subsets has met numbers that are not finite: sums of squares of the "
             "inputs or of the target overflow. Bring the columns of X, and t, to a scale near 1."
         )
-    return Chain(*arrays)
+    return store

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.subset.collapsed import Subsets
-from ardvark.inference.subset.factor import push, solve_weights, start, workspace
-from ardvark.inference.subset.kernels import leave, residual_square, sample_sigma
+from ardvark.inference.subset.factor import push, remove, solve_weights, start, workspace
+from ardvark.inference.subset.kernels import residual_square, sample_sigma
 
 __all__ = ["MOST_INPUTS", "Enumeration", "enumerate_subsets"]
 
@@ -69,9 +69,8 @@ def draw_given_subsets(
     cumulative = np.cumsum(np.exp(weight - weight.max(axis=1, keepdims=True)), axis=1)
     node = (cumulative < rng.random((draws, 1)) * cumulative[:, -1:]).sum(axis=1)
     sigma = found.sigma[node]
-    A, gram, diagonal, c, square = problem.products
     weights = _weights(
-        which, sigma, A, gram, diagonal, c, square, problem.t, problem.alpha, problem.scale,
+        which, sigma, problem.products, problem.alpha, problem.scale,
         workspace(problem.n_inputs + 1), rng,
     )  # fmt: skip
     return which, weights, sigma
@@ -79,11 +78,9 @@ def draw_given_subsets(
 
 def _evidences(problem: Subsets, sigma: float) -> Array:
     """Log evidence of t at this sigma, for every subset."""
-    _, gram, diagonal, c, square = problem.products
-    tau, rows = sigma**-2, len(problem.t)
-    constant = 0.5 * rows * log(tau / (2 * pi)) - 0.5 * tau * square
-    space = workspace(problem.n_inputs + 1)
-    found: Array = _gray_code(problem.A, gram, diagonal, c, tau, problem.alpha, space)
+    data, tau, rows = problem.products, sigma**-2, len(problem.t)
+    constant = 0.5 * rows * log(tau / (2 * pi)) - 0.5 * tau * data.square
+    found: Array = _gray_code(data, tau, problem.alpha, workspace(problem.n_inputs + 1))
     return constant + found
 
 
@@ -106,7 +103,7 @@ def _nodes(problem: Subsets) -> tuple[Array, Array]:
 
 def _extremes(problem: Subsets, sigma: float) -> list[float]:
     """Log evidence of the bias alone and of all inputs, at this sigma."""
-    _, gram, _, c, square = problem.products
+    gram, c, square = problem.products.gram, problem.products.c, problem.products.square
     tau, values = sigma**-2, []
     for k in (1, len(c)):
         M = tau * gram[:k, :k] + np.diag(problem.alpha[:k])
@@ -117,60 +114,58 @@ def _extremes(problem: Subsets, sigma: float) -> list[float]:
 
 
 @njit(cache=True, error_model="numpy")
-def _gray_code(A, gram, diagonal, c, tau, alpha, space):  # type: ignore[no-untyped-def]
-    rows, beta, s, q, members = space
-    d = c.size - 1
+def _gray_code(data, tau, alpha, f):  # type: ignore[no-untyped-def]
+    d = data.c.size - 1
     found = np.empty(1 << d)
-    place = np.full(d + 1, -1, np.int64)
-    start(c, diagonal, tau, alpha, s, q)
-    push(0, 0, rows, beta, s, q, members, A, gram, tau, alpha)
-    place[0], k, code = 0, 1, 0
+    start(f, data, tau, alpha)
+    push(0, 0, f, data, tau, alpha)
+    k, code = 1, 0
     for step in range(1 << d):
         if step > 0:
             bit = 0
             while not step >> bit & 1:
                 bit += 1
             code ^= 1 << bit
-            if place[bit + 1] >= 0:
-                leave(bit + 1, k, rows, beta, s, q, members, place, A, gram, tau, alpha)
+            if f.place[bit + 1] >= 0:
+                remove(f.place[bit + 1], k, f, data, tau, alpha)
                 k -= 1
             else:
-                push(bit + 1, k, rows, beta, s, q, members, A, gram, tau, alpha)
-                place[bit + 1], k = k, k + 1
+                push(bit + 1, k, f, data, tau, alpha)
+                k += 1
         value = 0.0
         for r in range(k):
-            j = members[r]
-            value += 0.5 * np.log(alpha[j]) - np.log(rows[r, j]) + 0.5 * beta[r] ** 2
+            j = f.members[r]
+            value += 0.5 * np.log(alpha[j]) - np.log(f.rows[r, j]) + 0.5 * f.beta[r] ** 2
         found[code] = value
         if step % 256 == 255:  # start afresh before rounding adds up
-            start(c, diagonal, tau, alpha, s, q)
+            start(f, data, tau, alpha)
             for r in range(k):
-                push(members[r], r, rows, beta, s, q, members, A, gram, tau, alpha)
+                push(f.members[r], r, f, data, tau, alpha)
     return found
 
 
 @njit(cache=True, error_model="numpy")
-def _weights(which, sigma, A, gram, diagonal, c, square, t, alpha, scale, space, rng):  # type: ignore[no-untyped-def]
-    rows, beta, s, q, members = space
-    found = np.zeros((which.size, c.size))
-    white, weights = np.empty(c.size), np.empty(c.size)
+def _weights(which, sigma, data, alpha, scale, f, rng):  # type: ignore[no-untyped-def]
+    columns = alpha.size
+    found = np.zeros((which.size, columns))
+    white, weights = np.empty(columns), np.empty(columns)
     for draw in range(which.size):
         for turn in range(REFRESH + 1):
             tau, k = 1.0 / sigma[draw] ** 2, 1
-            start(c, diagonal, tau, alpha, s, q)
-            push(0, 0, rows, beta, s, q, members, A, gram, tau, alpha)
-            for j in range(1, c.size):
+            start(f, data, tau, alpha)
+            push(0, 0, f, data, tau, alpha)
+            for j in range(1, columns):
                 if which[draw] >> (j - 1) & 1:
-                    push(j, k, rows, beta, s, q, members, A, gram, tau, alpha)
+                    push(j, k, f, data, tau, alpha)
                     k += 1
             for r in range(k):
-                white[r] = beta[r] + rng.standard_normal()
-            solve_weights(k, rows, white, members, weights)
+                white[r] = f.beta[r] + rng.standard_normal()
+            solve_weights(k, f, white, weights)
             if scale == 0.0:
                 break
             if turn < REFRESH:  # a node is right to 1e-9 as a whole: this makes each draw so
-                residual = residual_square(k, members, weights, square, c, A, gram, t)
-                sigma[draw] = sample_sigma(sigma[draw], residual, t.size, scale, rng)
+                residual = residual_square(k, f.members, weights, data)
+                sigma[draw] = sample_sigma(sigma[draw], residual, data.t.size, scale, rng)
         for r in range(k):
-            found[draw, members[r]] = weights[r]
+            found[draw, f.members[r]] = weights[r]
     return found

@@ -1,4 +1,4 @@
-"""The evidence of a Gaussian linear model for every subset one input away, by a factor that grows.
+"""The evidence of a Gaussian linear model for every subset one input away, by a growing factor.
 
 Given the noise precision tau and the prior precisions alpha, the weights of a subset I (the bias,
 column 0, among them) have the posterior precision M_II, M = tau A'A + diag(alpha), and the
@@ -17,11 +17,50 @@ by the reverse; any other when those above it have been taken off and are put ba
 """
 
 from math import log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-__all__ = ["gain", "gain_of_member", "push", "remove", "solve_weights", "without_member"]
+from ardvark.inference.sites.arrays import Array, Index
+
+__all__ = [
+    "Factor",
+    "Products",
+    "gain",
+    "gain_of_member",
+    "push",
+    "remove",
+    "solve_weights",
+    "start",
+    "without_member",
+    "workspace",
+]
+
+
+class Products(NamedTuple):
+    """The data of a linear model, and what the moves need of them again and again."""
+
+    A: Array  # (N, d + 1), the constant first
+    t: Array  # target less the prior mean of the bias; signs for two classes
+    probit: bool
+    gram: Array  # A'A, empty if it is too large
+    diagonal: Array  # of A'A
+    c: Array  # A't; of a probit A'z, overwritten in every sweep
+    square: float  # t't
+
+
+class Factor(NamedTuple):
+    """The factor of a subset of k members, all overwritten in place; k is carried beside it."""
+
+    rows: Array  # (d + 1, d + 1): the first k are L^-1 M_I:
+    beta: Array
+    s: Array
+    q: Array
+    members: Index  # columns, in the order of the rows
+    place: Index  # of each column among the members, -1 for one outside
+    direction: Array  # room for `without_member`
+    gains: Array  # room for an exchange
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -31,8 +70,10 @@ def gain(precision, s, q):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def push(j, k, rows, beta, s, q, members, A, gram, tau, alpha):  # type: ignore[no-untyped-def]
+def push(j, k, f, data, tau, alpha):  # type: ignore[no-untyped-def]
     """Make column j the member number k."""
+    # A field of a tuple is looked up once, not in a loop: each look counts a reference.
+    rows, s, q, A, gram = f.rows, f.s, f.q, data.A, data.gram
     columns = s.size
     row = rows[k]
     if gram.shape[0] > 0:
@@ -52,8 +93,8 @@ def push(j, k, rows, beta, s, q, members, A, gram, tau, alpha):  # type: ignore[
                 row[i] -= x * rows[r, i]
     scale = 1.0 / sqrt(s[j])
     b = q[j] * scale
-    beta[k] = b
-    members[k] = j
+    f.beta[k] = b
+    f.members[k], f.place[j] = j, k
     for i in range(columns):
         x = row[i] * scale
         row[i] = x
@@ -62,30 +103,32 @@ def push(j, k, rows, beta, s, q, members, A, gram, tau, alpha):  # type: ignore[
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pop(k, rows, beta, s, q):  # type: ignore[no-untyped-def]
+def pop(k, f):  # type: ignore[no-untyped-def]
     """Take the last member off; k is the number of members before."""
-    b = beta[k - 1]
+    row, s, q, b = f.rows[k - 1], f.s, f.q, f.beta[k - 1]
+    f.place[f.members[k - 1]] = -1
     for i in range(s.size):
-        x = rows[k - 1, i]
+        x = row[i]
         s[i] += x * x
         q[i] += x * b
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def remove(place, k, rows, beta, s, q, members, A, gram, tau, alpha):  # type: ignore[no-untyped-def]
-    """Take the member at `place` out; those above it move down by one."""
-    for top in range(k, place, -1):
-        pop(top, rows, beta, s, q)
-    for r in range(place + 1, k):
-        push(members[r], r - 1, rows, beta, s, q, members, A, gram, tau, alpha)
+def remove(at, k, f, data, tau, alpha):  # type: ignore[no-untyped-def]
+    """Take the member at the place `at` out; those above it move down by one."""
+    for top in range(k, at, -1):
+        pop(top, f)
+    for r in range(at + 1, k):
+        push(f.members[r], r - 1, f, data, tau, alpha)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def without_member(place, k, rows, beta, members, direction):  # type: ignore[no-untyped-def]
+def without_member(place, k, f):  # type: ignore[no-untyped-def]
     """Give s and q that the member at `place` would have outside; `direction` is what leaves.
 
     It is the unit vector along L^-1 e_place: orthogonal to the rows of L of all other members.
     """
+    rows, beta, members, direction = f.rows, f.beta, f.members, f.direction
     square, along = 0.0, 0.0
     for r in range(place):
         direction[r] = 0.0
@@ -104,15 +147,16 @@ def without_member(place, k, rows, beta, members, direction):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gain_of_member(place, k, rows, beta, members, alpha, direction):  # type: ignore[no-untyped-def]
+def gain_of_member(place, k, f, alpha):  # type: ignore[no-untyped-def]
     """Log evidence that a member brings to the others."""
-    s, q = without_member(place, k, rows, beta, members, direction)
-    return gain(alpha[members[place]], s, q)
+    s, q = without_member(place, k, f)
+    return gain(alpha[f.members[place]], s, q)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_weights(k, rows, white, members, weights):  # type: ignore[no-untyped-def]
+def solve_weights(k, f, white, weights):  # type: ignore[no-untyped-def]
     """Solve L'w = white: the posterior mean for beta, a draw for beta plus standard noise."""
+    rows, members = f.rows, f.members
     for r in range(k - 1, -1, -1):
         x = white[r]
         for c in range(r + 1, k):
@@ -121,19 +165,16 @@ def solve_weights(k, rows, white, members, weights):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def start(c, diagonal, tau, alpha, s, q):  # type: ignore[no-untyped-def]
+def start(f, data, tau, alpha):  # type: ignore[no-untyped-def]
     """Set s and q of the empty set; members are then pushed, the bias first."""
+    s, q, diagonal, c = f.s, f.q, data.diagonal, data.c
     for i in range(s.size):
         s[i] = tau * diagonal[i] + alpha[i]
         q[i] = tau * c[i]
 
 
-def workspace(columns: int):  # type: ignore[no-untyped-def]
+def workspace(columns: int) -> Factor:
     """Arrays of a factor; rows that are never used are never touched, and cost no memory."""
-    return (
-        np.empty((columns, columns)),
-        np.empty(columns),
-        np.empty(columns),
-        np.empty(columns),
-        np.empty(columns, dtype=np.int64),
-    )
+    s, q, beta, direction, gains = (np.empty(columns) for _ in range(5))
+    members, place = np.empty(columns, np.int64), np.full(columns, -1, np.int64)
+    return Factor(np.empty((columns, columns)), beta, s, q, members, place, direction, gains)

@@ -22,25 +22,32 @@ every direction in which the posterior has Gaussian tails.
 """
 
 from math import exp, isfinite, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from ardvark.inference.subset.collapsed import Chain, Subsets, run_chains, whole_chain
+from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.threads import DONE, STOP, Watch
+from ardvark.inference.sites.arrays import Array, Index
+from ardvark.inference.subset.collapsed import Subsets, finite_chain, run_chains
 from ardvark.inference.subset.kernels import (
     ADD,
     DELETE,
     EXCHANGE,
+    Store,
+    new_store,
     sample_precisions,
 )
 from ardvark.inference.subset.laplace_fit import (
     TAILS,
+    TwoClasses,
+    empty_fit,
     laplace,
     log_joint,
     log_proposal,
     solve_transposed,
 )
-from ardvark.inference.threads import DONE, STOP, Watch
 
 __all__ = ["WALKS", "sample_laplace"]
 
@@ -57,24 +64,30 @@ def sample_laplace(
     seed: int,
     jumps: int | None = None,
     threads: int | None = None,
-) -> list[Chain]:
+) -> list[Store]:
     """Sample a two-class model; `inclusion` is left empty (NaN). As `sample_collapsed`."""
-    tune, draws, thin = plan
     A = np.ascontiguousarray(problem.A, dtype=np.float64)
-    tries = jumps or min(problem.n_inputs, JUMPS)
+    data, tries = TwoClasses(A, problem.t, problem.probit), jumps or min(problem.n_inputs, JUMPS)
 
-    def one(first, rng: np.random.Generator, watch: Watch) -> Chain:  # type: ignore[no-untyped-def]
-        return whole_chain(
-            run_laplace(
-                A, problem.t, problem.probit, problem.log_prior, problem.alpha, problem.slab,
-                problem.a, problem.b, first, tune, draws, thin, tries, rng, watch,
-            )
-        )  # fmt: skip
+    def one(first, rng: np.random.Generator, watch: Watch) -> Store:  # type: ignore[no-untyped-def]
+        found = run_laplace(data, problem.prior(), Plan(*plan), tries, first, rng, watch)
+        return finite_chain(*found)
 
     return run_chains(one, problem, chains, seed, threads)
 
 
 # --- the table of fits -------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    """The fits of all subsets that were met, by a key of 64 bits."""
+
+    slot_of: Index  # hash table: number of a fit, -1 where there is none
+    keys: Index
+    evidence: Array
+    begin: Index  # of a fit in `numbers`: by row the mode and the factor
+    numbers: Array
+    used: Index  # fits, numbers
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -89,13 +102,13 @@ def _sort(k, members):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, table):  # type: ignore[no-untyped-def]
+def _find(key, k, members, data, prior, fit, table):  # type: ignore[no-untyped-def]
     """Place of a subset's fit in the table, where it is put if it is new.
 
     The key is the sum (exclusive or) of a random word for each member: two subsets share one with
     probability 2^-64.
     """
-    slot_of, keys, evidence, begin, numbers, used = table
+    slot_of, keys, numbers, used = table.slot_of, table.keys, table.numbers, table.used
     mask = np.uint64(slot_of.size - 1)
     slot = key & mask
     while slot_of[slot] >= 0:
@@ -110,37 +123,37 @@ def _find(key, k, members, A, sign, probit, alpha, slab, a, b, fit, L, work, tab
     here = used[0]
     ordered = members.copy()  # a fit belongs to the subset, not to the way it came about
     _sort(k, ordered)
-    evidence[here] = laplace(k, ordered, A, sign, probit, alpha, slab, a, b, fit, L, work)
-    keys[here], begin[here], slot_of[slot] = key, used[1], here
+    table.evidence[here] = laplace(k, ordered, data, prior.alpha, prior.slab, fit)
+    keys[here], table.begin[here], slot_of[slot] = key, used[1], here
     at = used[1]
     for r in range(k):
-        numbers[at] = fit[r]
+        numbers[at] = fit.mode[r]
         at += 1
         for i in range(r + 1):
-            numbers[at] = L[r, i]
+            numbers[at] = fit.L[r, i]
             at += 1
     used[0], used[1] = here + 1, at
     return here
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _unpack(here, k, members, place, table, mode, L):  # type: ignore[no-untyped-def]
+def _unpack(here, k, members, place, table, fit):  # type: ignore[no-untyped-def]
     """Give the fit of a subset, and put its members in the order of the fit."""
     _sort(k, members)
     for r in range(k):
         place[members[r]] = r
-    at = table[3][here]
+    at, numbers = table.begin[here], table.numbers
     for r in range(k):
-        mode[r] = table[4][at]
+        fit.mode[r] = numbers[at]
         at += 1
         for i in range(r + 1):
-            L[r, i] = table[4][at]
+            fit.L[r, i] = numbers[at]
             at += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _new_table():  # type: ignore[no-untyped-def]
-    return (
+    return Table(
         np.full(2 * SLOTS, -1, np.int32),
         np.empty(SLOTS, np.uint64),
         np.empty(SLOTS),
@@ -155,7 +168,7 @@ def _new_table():  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _propose(k, members, place, columns, rng):  # type: ignore[no-untyped-def]
-    """A symmetric proposal: who leaves (0: nobody) and who comes (0: nobody)."""
+    """A symmetric proposal: the input removed and the input added (0: none)."""
     if rng.random() < 0.7:
         j = 1 + int(rng.random() * (columns - 1))
         return (0, j) if place[j] < 0 else (j, 0)
@@ -185,23 +198,16 @@ def change(k, members, place, old, new):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draws, thin, jumps,  # type: ignore[no-untyped-def]
-                rng, watch):  # fmt: skip
-    """Run one chain from the members `first`; what it gives is in `Chain`, and whether finite."""
-    columns = A.shape[1]
-    kept_w, kept_in = np.empty((draws, columns)), np.zeros((draws, columns - 1), np.uint8)
-    kept_alpha, kept_sigma = np.empty((draws, columns)), np.ones(draws)
-    inclusion = np.full((draws, columns - 1), np.nan)
-    visited = np.zeros((draws * thin, columns - 1), np.uint8)
-    moves = np.zeros((5, columns, 2), np.int64)
-    words = np.zeros(columns, np.uint64)
+def run_laplace(data, prior, plan, jumps, first, rng, watch):  # type: ignore[no-untyped-def]
+    """Run one chain from the members `first`; what it gives is in `Store`, and whether finite."""
+    columns, alpha, slab, log_prior = data.A.shape[1], prior.alpha, prior.slab, prior.log_subset
+    store = new_store(columns, plan, 5)
+    store.inclusion[:] = np.nan
+    moves, words = store.moves, np.zeros(columns, np.uint64)
     for j in range(columns):
         for _ in range(4):  # 16 random bits at a time
             words[j] = (words[j] << np.uint64(16)) | np.uint64(rng.random() * 65536.0)
-    table = _new_table()
-    work = (np.empty(columns), np.empty(columns), np.empty(columns), np.empty(columns))
-    mode, L = np.empty(columns), np.zeros((columns, columns))
-    mode_here, L_here = np.empty(columns), np.zeros((columns, columns))
+    table, fit, own = _new_table(), empty_fit(columns), empty_fit(columns)
     white, weights, trial = np.empty(columns), np.zeros(columns), np.zeros(columns)
     members, place = np.zeros(columns, np.int64), np.full(columns, -1, np.int64)
     here, there = members.copy(), place.copy()  # the subset of the chain; `members` walk ahead
@@ -209,15 +215,15 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
     for j in first:
         k = change(k, members, place, 0, j)
         key ^= words[j]
-    at = _find(key, k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, table)
-    value = table[2][at]
-    _unpack(at, k, members, place, table, mode_here, L_here)
-    weights[:k] = mode_here[:k]
+    at = _find(key, k, members, data, prior, fit, table)
+    value = table.evidence[at]
+    _unpack(at, k, members, place, table, own)
+    weights[:k] = own.mode[:k]
     here[:], there[:], k_here, key_here, value_here = members, place, k, key, value
-    joint = log_joint(k, weights, here, A, sign, probit, alpha, slab, a, b)
-    omega = joint - log_proposal(k, weights, mode_here, L_here) - value_here
+    joint = log_joint(k, weights, here, data, alpha, slab)
+    omega = joint - log_proposal(k, weights, own.mode, own.L) - value_here
     finite = isfinite(omega)
-    for sweep in range(-tune, draws * thin):
+    for sweep in range(-plan.tune, plan.draws * plan.thin):
         if watch[STOP] or not finite:
             break
         watch[DONE] += 1
@@ -236,28 +242,27 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
             new_key = key ^ (words[old] if old > 0 else np.uint64(0))
             new_key ^= words[new] if new > 0 else np.uint64(0)
             new_k = change(k, members, place, old, new)
-            at = _find(new_key, new_k, members, A, sign, probit, alpha, slab, a, b, mode, L, work,
-                       table)  # fmt: skip
-            log_ratio = table[2][at] + log_prior[new_k - 1] - value - log_prior[size]
+            at = _find(new_key, new_k, members, data, prior, fit, table)
+            log_ratio = table.evidence[at] + log_prior[new_k - 1] - value - log_prior[size]
             if log_ratio >= 0.0 or rng.random() < exp(log_ratio):
-                k, key, value = new_k, new_key, table[2][at]
+                k, key, value = new_k, new_key, table.evidence[at]
                 moves[kind, size, 1] += 1
             else:
                 change(new_k, members, place, new, old)
-        at = _find(key, k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, table)
-        _unpack(at, k, members, place, table, mode, L)
+        at = _find(key, k, members, data, prior, fit, table)
+        _unpack(at, k, members, place, table, fit)
         for r in range(k):
             white[r] = rng.standard_normal()
         wide = sqrt(0.5 * TAILS / rng.standard_gamma(0.5 * TAILS))
-        solve_transposed(k, L, white, trial)
+        solve_transposed(k, fit.L, white, trial)
         for r in range(k):
-            trial[r] = mode[r] + wide * trial[r]
-        new_joint = log_joint(k, trial, members, A, sign, probit, alpha, slab, a, b)
-        new_omega = new_joint - log_proposal(k, trial, mode, L) - value
+            trial[r] = fit.mode[r] + wide * trial[r]
+        new_joint = log_joint(k, trial, members, data, alpha, slab)
+        new_omega = new_joint - log_proposal(k, trial, fit.mode, fit.L) - value
         moves[3, k_here - 1, 0] += 1
         if new_omega >= omega or rng.random() < exp(new_omega - omega):
             here[:k], there[:], k_here, key_here, value_here = members[:k], place, k, key, value
-            weights[:k], mode_here[:k], L_here[:k, :k] = trial[:k], mode[:k], L[:k, :k]
+            weights[:k], own.mode[:k], own.L[:k, :k] = trial[:k], fit.mode[:k], fit.L[:k, :k]
             joint, omega = new_joint, new_omega
             moves[3, k - 1, 1] += 1
         else:
@@ -270,26 +275,26 @@ def run_laplace(A, sign, probit, log_prior, alpha, slab, a, b, first, tune, draw
             )
         for r in range(k):
             white[r] = rng.standard_normal() * 2.4 / sqrt(k)
-        solve_transposed(k, L_here, white, trial)
+        solve_transposed(k, own.L, white, trial)
         for r in range(k):
             trial[r] += weights[r]
-        new_joint = log_joint(k, trial, here, A, sign, probit, alpha, slab, a, b)
+        new_joint = log_joint(k, trial, here, data, alpha, slab)
         moves[4, k - 1, 0] += 1
         if new_joint >= joint or rng.random() < exp(new_joint - joint):
             weights[:k], joint = trial[:k], new_joint
-            omega = joint - log_proposal(k, weights, mode_here, L_here) - value_here
+            omega = joint - log_proposal(k, weights, own.mode, own.L) - value_here
             moves[4, k - 1, 1] += 1
         if sweep >= 0:
             for r in range(1, k):
-                visited[sweep, here[r] - 1] = 1
-        if sweep >= 0 and (sweep + 1) % thin == 0:
-            draw = sweep // thin
+                store.visited[sweep, here[r] - 1] = 1
+        if sweep >= 0 and (sweep + 1) % plan.thin == 0:
+            draw = sweep // plan.thin
             for r in range(1, k):
-                kept_in[draw, here[r] - 1] = 1
-            kept_alpha[draw] = alpha
-            sample_precisions(k, here, there, weights, slab, a, b, kept_alpha[draw], rng)
+                store.included[draw, here[r] - 1] = 1
+            store.alpha[draw] = alpha
+            sample_precisions(k, here, there, weights, slab, store.alpha[draw], rng)
             for j in range(columns):
-                kept_w[draw, j] = rng.standard_normal() / sqrt(kept_alpha[draw, j])
+                store.weights[draw, j] = rng.standard_normal() / sqrt(store.alpha[draw, j])
             for r in range(k):
-                kept_w[draw, here[r]] = weights[r]
-    return kept_w, kept_in, kept_alpha, kept_sigma, inclusion, visited, moves, finite
+                store.weights[draw, here[r]] = weights[r]
+    return store, finite

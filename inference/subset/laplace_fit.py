@@ -7,12 +7,27 @@ degrees of freedom.
 """
 
 from math import exp, lgamma, log, log1p, pi, sqrt
+from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
-from ardvark.inference.ep.sequential import _log_cdf, _truncation
+from ardvark.inference.known_sites.kernels import log_cdf, truncation
+from ardvark.inference.sites.arrays import Array
 
-__all__ = ["FIXED", "ONE_EACH", "SHARED", "draw_weights", "laplace", "log_joint", "log_proposal"]
+__all__ = [
+    "FIXED",
+    "ONE_EACH",
+    "SHARED",
+    "Fit",
+    "Slab",
+    "TwoClasses",
+    "draw_weights",
+    "empty_fit",
+    "laplace",
+    "log_joint",
+    "log_proposal",
+]
 
 FIXED, ONE_EACH, SHARED = 0, 1, 2  # precisions of the slab
 TAILS = 8.0
@@ -21,22 +36,59 @@ TOLERANCE = 1e-10  # squared length of a step, in posterior sds
 HALF_LOG_TWO_PI = 0.5 * log(2 * pi)
 
 
+class TwoClasses(NamedTuple):
+    """Data of a two-class model; `Products` has the same fields and may stand for it."""
+
+    A: Array  # (N, d + 1), the constant first
+    t: Array  # signs
+    probit: bool  # else logit
+
+
+class Slab(NamedTuple):
+    """Prior of the precisions of the included weights."""
+
+    kind: int  # FIXED, ONE_EACH or SHARED
+    a: float  # shape and rate of their Gamma
+    b: float
+
+
+class Fit(NamedTuple):
+    """The Gaussian of one subset of k members, in the first k places, and room to find it."""
+
+    mode: Array
+    L: Array  # lower factor of the precision at the mode
+    force: Array
+    white: Array
+    step: Array
+    trial: Array
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def empty_fit(columns):  # type: ignore[no-untyped-def]
+    """Give the arrays of a fit of up to this many columns."""
+    return Fit(
+        np.empty(columns), np.zeros((columns, columns)), np.empty(columns), np.empty(columns),
+        np.empty(columns), np.empty(columns),
+    )  # fmt: skip
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _site(probit, z):  # type: ignore[no-untyped-def]
     """Log likelihood at the signed predictor, its first derivative, minus its second."""
     if probit:
-        h, c, _ = _truncation(z)
-        return _log_cdf(z, h), h, c
+        h, c, _ = truncation(z)
+        return log_cdf(z, h), h, c
     p = 1.0 / (1.0 + exp(z))
     value = -log1p(exp(-z)) if z > 0.0 else z - log1p(exp(z))
     return value, p, p * (1.0 - p)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_weights(k, weights, members, alpha, slab, a, b):  # type: ignore[no-untyped-def]
+def log_weights(k, weights, members, alpha, slab):  # type: ignore[no-untyped-def]
     """Log prior of the weights of the members, the precisions integrated out."""
+    kind, a, b = slab
     total = 0.5 * log(alpha[0]) - HALF_LOG_TWO_PI - 0.5 * alpha[0] * weights[0] ** 2
-    if slab == SHARED:
+    if kind == SHARED:
         square = 0.0
         for r in range(1, k):
             square += weights[r] ** 2
@@ -44,7 +96,7 @@ def log_weights(k, weights, members, alpha, slab, a, b):  # type: ignore[no-unty
         total += lgamma(shape) - lgamma(a) + a * log(b) - (k - 1) * HALF_LOG_TWO_PI
         return total - shape * log(b + 0.5 * square)
     for r in range(1, k):
-        if slab == ONE_EACH:
+        if kind == ONE_EACH:
             total += lgamma(a + 0.5) - lgamma(a) + a * log(b) - HALF_LOG_TWO_PI
             total -= (a + 0.5) * log(b + 0.5 * weights[r] ** 2)
         else:
@@ -54,24 +106,27 @@ def log_weights(k, weights, members, alpha, slab, a, b):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_joint(k, weights, members, A, sign, probit, alpha, slab, a, b):  # type: ignore[no-untyped-def]
+def log_joint(k, weights, members, data, alpha, slab):  # type: ignore[no-untyped-def]
     """Log p(t, w given the subset)."""
-    total = log_weights(k, weights, members, alpha, slab, a, b)
+    A, sign, probit = data.A, data.t, data.probit
+    total = log_weights(k, weights, members, alpha, slab)
     for n in range(A.shape[0]):
         eta = 0.0
         for r in range(k):
             eta += A[n, members[r]] * weights[r]
         z = sign[n] * eta
         if probit:
-            total += _log_cdf(z, _truncation(z)[0] if z <= -2.0 else 0.0)
+            total += log_cdf(z, truncation(z)[0] if z <= -2.0 else 0.0)
         else:
             total += -log1p(exp(-z)) if z > 0.0 else z - log1p(exp(z))
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _expand(k, weights, members, A, sign, probit, alpha, slab, a, b, force, H):  # type: ignore[no-untyped-def]
+def _expand(k, weights, members, data, alpha, slab, force, H):  # type: ignore[no-untyped-def]
     """Give the gradient of log_joint, and a precision H of its Gaussian (prior by its bound)."""
+    A, sign, probit = data.A, data.t, data.probit
+    kind, a, b = slab
     H[:k, :k] = 0.0
     force[:k] = 0.0
     for n in range(A.shape[0]):
@@ -90,9 +145,9 @@ def _expand(k, weights, members, A, sign, probit, alpha, slab, a, b, force, H): 
         square += weights[r] ** 2
     for r in range(k):
         precision = alpha[members[r]]
-        if r > 0 and slab == ONE_EACH:
+        if r > 0 and kind == ONE_EACH:
             precision = (a + 0.5) / (b + 0.5 * weights[r] ** 2)
-        elif r > 0 and slab == SHARED:
+        elif r > 0 and kind == SHARED:
             precision = (a + 0.5 * (k - 1)) / (b + 0.5 * square)
         H[r, r] += precision
         force[r] -= precision * weights[r]
@@ -119,13 +174,13 @@ def solve_transposed(k, L, white, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def laplace(k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, tolerance=TOLERANCE):  # type: ignore[no-untyped-def]
+def laplace(k, members, data, alpha, slab, fit, tolerance=TOLERANCE):  # type: ignore[no-untyped-def]
     """Fit one subset from zero: the mode, the factor of the precision there, the log evidence."""
-    force, white, step, trial = work
+    mode, L, force, white, step, trial = fit
     mode[:k] = 0.0
-    value = log_joint(k, mode, members, A, sign, probit, alpha, slab, a, b)
+    value = log_joint(k, mode, members, data, alpha, slab)
     for _ in range(STEPS):
-        _expand(k, mode, members, A, sign, probit, alpha, slab, a, b, force, L)
+        _expand(k, mode, members, data, alpha, slab, force, L)
         _factor(k, L)
         decrement = 0.0
         for r in range(k):
@@ -141,7 +196,7 @@ def laplace(k, members, A, sign, probit, alpha, slab, a, b, mode, L, work, toler
         while share > 1e-4:
             for r in range(k):
                 trial[r] = mode[r] + share * step[r]
-            new = log_joint(k, trial, members, A, sign, probit, alpha, slab, a, b)
+            new = log_joint(k, trial, members, data, alpha, slab)
             if new > value:
                 break
             share *= 0.5

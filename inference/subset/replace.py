@@ -16,23 +16,34 @@ The utilities are drawn anew from the weights right after it.
 """
 
 from math import exp, log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
+from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.subset.laplace_fit import (
     FIXED,
+    Fit,
+    Slab,
     draw_weights,
     laplace,
     log_joint,
     log_proposal,
 )
 
-__all__ = ["likeness", "log_choice", "replace_member"]
+__all__ = ["Room", "likeness", "log_choice", "replace_member"]
 
 LEAST = 0.02
 ROUGH = 1e-2  # squared length of the last step of a fit: any function of I and alpha proposes
+
+
+class Room(NamedTuple):
+    """Arrays that a replacement writes in."""
+
+    fit: Fit
+    members: Index
+    weights: Array
 
 
 def likeness(A: Any) -> Any:
@@ -55,9 +66,10 @@ def log_choice(i, j, place, near):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def replace_member(k, members, place, weights, A, sign, alpha, near, space, rng):  # type: ignore[no-untyped-def]
+def replace_member(k, f, weights, data, alpha, near, room, rng):  # type: ignore[no-untyped-def]
     """Try it once; members, places and weights are changed if it is accepted."""
-    mode, L, work, other, trial = space
+    members, place, fit, slab = f.members, f.place, room.fit, Slab(FIXED, 1.0, 1.0)
+    other, trial = room.members, room.weights
     at = 1 + int(rng.random() * (k - 1))
     i = members[at]
     total = 0.0
@@ -71,15 +83,15 @@ def replace_member(k, members, place, weights, A, sign, alpha, near, space, rng)
             left -= near[i, m]
             if left < 0.0:
                 break
-    laplace(k, members, A, sign, True, alpha, FIXED, 1.0, 1.0, mode, L, work, ROUGH)
-    log_r = log_proposal(k, weights, mode, L) - log_choice(i, j, place, near)
-    log_r -= log_joint(k, weights, members, A, sign, True, alpha, FIXED, 1.0, 1.0)
+    laplace(k, members, data, alpha, slab, fit, ROUGH)
+    log_r = log_proposal(k, weights, fit.mode, fit.L) - log_choice(i, j, place, near)
+    log_r -= log_joint(k, weights, members, data, alpha, slab)
     other[:k] = members[:k]
     other[at] = j
-    laplace(k, other, A, sign, True, alpha, FIXED, 1.0, 1.0, mode, L, work, ROUGH)
-    draw_weights(k, mode, L, work[1], trial, rng)
-    log_r += log_joint(k, trial, other, A, sign, True, alpha, FIXED, 1.0, 1.0)
-    log_r -= log_proposal(k, trial, mode, L)
+    laplace(k, other, data, alpha, slab, fit, ROUGH)
+    draw_weights(k, fit.mode, fit.L, fit.white, trial, rng)
+    log_r += log_joint(k, trial, other, data, alpha, slab)
+    log_r -= log_proposal(k, trial, fit.mode, fit.L)
     place[i], place[j] = -1, at
     log_r += log_choice(j, i, place, near)
     if log_r >= 0.0 or rng.random() < exp(log_r):

@@ -19,7 +19,7 @@ effective draws of the inclusion per CPU second of the second, so it is the one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,23 +28,24 @@ import xarray as xr
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.approximate import Answer, Run
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed, fixed_values
 from ardvark.inference.predict import Average, class_table, in_blocks, row_table
-from ardvark.inference.progress import progress
-from ardvark.inference.sites.likelihoods import Array
-from ardvark.inference.subset.collapsed import MOVES, Chain, Subsets, sample_collapsed
+from ardvark.inference.running.progress import progress
+from ardvark.inference.samplers.convergence import RHAT_MAX, rhat_problems
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.subset.collapsed import MOVES, Subsets, sample_collapsed
 from ardvark.inference.subset.enumerate import MOST_INPUTS, draw_given_subsets, enumerate_subsets
-from ardvark.inference.subset.kernels import FIXED, ONE_EACH, SHARED
+from ardvark.inference.subset.kernels import FIXED, ONE_EACH, SHARED, Store
 from ardvark.inference.subset.laplace import WALKS, sample_laplace
-from ardvark.inference.subset.tree import jump_counts, subset_problems, subsets_group
+from ardvark.inference.tally import Tally, jump_counts, subsets_group, visited_subsets
 from ardvark.inference.tree import TREATMENTS, draws_dataset
 from ardvark.models.card import card_of
-from ardvark.models.subset import SubsetCard
-from ardvark.models.subset_prior import log_subset_prior
+from ardvark.models.subset import SubsetCard, log_subset_prior
 
 __all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem", "with_excluded"]
 
+SELDOM = 0.01  # indicators nearer to 0 or 1 have too few changes for an R-hat
 _SLABS = {"fixed": FIXED, "ard": ONE_EACH, "shared": SHARED}
 
 
@@ -63,20 +64,19 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
         chains = sample(problem, plan, run.chains, run.seed, settings.jumps)
     names = {"logit": WALKS, "probit": MOVES}.get(card.link, MOVES[:3])  # none is replaced there
     drawn = _stacked(chains)
-    problems, numbers = subset_problems(
+    problems, numbers = _problems(
         drawn.included, {"bias": drawn.weights[..., 0], "sigma": drawn.sigma}, card.feature_names
     )
     groups = _groups(model, card, drawn, "mcmc")
     stats = groups["sample_stats"].merge(jump_counts(drawn.moves[:, : len(names)], names))
     stats["inclusion_probability"] = (("chain", "draw", "feature"), drawn.inclusion)
     groups["sample_stats"] = stats.assign_coords(feature=np.array(card.feature_names))
-    groups["subsets"] = subsets_group(drawn.visited, card.feature_names)
-    return groups, {
-        **_facts(fixed),
-        "converged": not problems,
-        "problems": "; ".join(problems),
-        "sampler": numbers | {"sweeps": plan.tune + plan.draws * plan.thin, "tune": plan.tune},
-    }
+    groups["subsets"] = visited_subsets(drawn.visited, card.feature_names)
+    return groups, replace(
+        _facts(fixed),
+        problems=problems,
+        sampler=numbers | {"sweeps": plan.tune + plan.draws * plan.thin, "tune": plan.tune},
+    )
 
 
 def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -101,7 +101,7 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
     included = found.included[which]
     shape = (run.chains, run.draws)
-    drawn = Chain(
+    drawn = Store(
         weights.reshape(*shape, -1),
         included.reshape(*shape, -1),
         np.broadcast_to(problem.alpha, (*shape, len(problem.alpha))),
@@ -110,18 +110,13 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
     )
     groups = _groups(model, card, drawn, "iid")
     order = np.argsort(-found.probability, kind="stable")
-    groups["subsets"] = xr.Dataset(
-        {
-            "included": (("subset", "feature"), found.included[order].astype(bool)),
-            "probability": ("subset", found.probability[order]),
-            "mcse": ("subset", np.zeros(len(order))),
-            "log_evidence": ("subset", np.logaddexp.reduce(found.log_evidence, axis=1)[order]),
-        },
-        coords={"feature": np.array(card.feature_names)},
-        attrs={"visited": len(order)},
+    known = Tally(found.included[order] != 0, found.probability[order], np.zeros(len(order)))
+    log_evidence = np.logaddexp.reduce(found.log_evidence, axis=1)[order]
+    groups["subsets"] = subsets_group(known, card.feature_names).assign(
+        log_evidence=("subset", log_evidence)
     )
     groups["fit"] = xr.Dataset({"log_evidence": found.total})
-    return groups, _facts(fixed) | {"converged": True, "problems": ""}
+    return groups, _facts(fixed)
 
 
 def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) -> xr.DataArray:
@@ -226,11 +221,11 @@ def _problem(model: Any, hyper: Any) -> tuple[SubsetCard, Subsets, bool]:
     return card, problem, bool(free)
 
 
-def _stacked(chains: list[Chain]) -> Chain:
-    return Chain(*(np.stack(part) for part in zip(*chains, strict=True)))
+def _stacked(chains: list[Store]) -> Store:
+    return Store(*(np.stack(part) for part in zip(*chains, strict=True)))
 
 
-def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, xr.Dataset]:
+def _groups(model: Any, card: SubsetCard, drawn: Store, kind: str) -> dict[str, xr.Dataset]:
     bias, w = drawn.weights[..., 0] + card.bias[0], drawn.included * drawn.weights[..., 1:]
     alpha = drawn.alpha[..., 1] if card.slab.kind == "shared" else drawn.alpha[..., 1:]
     included: Any = drawn.included.astype(np.int64)
@@ -258,9 +253,36 @@ def _groups(model: Any, card: SubsetCard, drawn: Chain, kind: str) -> dict[str, 
     }
 
 
-def _facts(fixed: bool) -> dict[str, Any]:
-    return {
-        "hyper": "fixed" if fixed else "posterior",
-        "caption": TREATMENTS["fixed"] if fixed else "",
-        "weights": ["bias", "w_included"],
-    }
+def _facts(fixed: bool) -> Facts:
+    return Facts(
+        hyper="fixed" if fixed else "posterior",
+        caption=TREATMENTS["fixed"] if fixed else "",
+        weights=("bias", "w_included"),
+    )
+
+
+def _problems(
+    included: Array, others: dict[str, Array], names: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """What speaks against the chains: R-hat of the size, of each indicator, of other scalars.
+
+    `included` is (chain, draw, feature), each of `others` (chain, draw).
+    """
+    share = included.mean(axis=(0, 1))
+    moving = np.flatnonzero((share > SELDOM) & (share < 1 - SELDOM))
+    columns = {"number of inputs": included.sum(axis=2), **others}
+    columns |= {f"included[{names[j]}]": included[:, :, j] for j in moving.tolist()}
+    columns = {n: c for n, c in columns.items() if not (c == c[:1, :1]).all()}
+    if not columns:  # one subset has all the probability, and nothing else is free
+        return [], {"rhat_max": 1.0}
+    stacked = np.stack([column.astype(float) for column in columns.values()], axis=-1)
+    problems, numbers = rhat_problems(list(columns), stacked)
+    if problems and numbers:
+        spread = np.ptp(included.mean(axis=1), axis=0)
+        worst = int(np.argmax(spread))
+        problems = [
+            f"the chains disagree about the subsets: R-hat {numbers['rhat_max']:.4g} is not at most"
+            f" {RHAT_MAX}; P({names[worst]} included) differs by {spread[worst]:.3g} between them."
+            " Raise sweeps"
+        ]
+    return problems, numbers

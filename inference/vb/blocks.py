@@ -11,30 +11,25 @@
 The likelihood is in `rows.py`: a parabola below each row's log p(t_n | eta_n).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import digamma, gammaln
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
     "Gamma",
     "GaussianBlock",
-    "Index",
     "Known",
-    "Mask",
     "Precisions",
     "conjugate",
     "gaussian_block",
     "weights_term",
 ]
 
-type Index = NDArray[np.integer[Any]]
-type Mask = NDArray[np.bool_]
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 

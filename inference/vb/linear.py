@@ -20,10 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.progress import Tick, no_tick
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import Posterior, condition
-from ardvark.inference.vb.blocks import Gamma, Index, Mask, Precisions, conjugate, weights_term
+from ardvark.inference.vb.blocks import Gamma, Precisions, conjugate, weights_term
 from ardvark.inference.vb.rows import Rows
 from ardvark.inference.vb.vb import Pruning
 
@@ -186,7 +187,7 @@ def ascend_linear(
     tolerance: float = 1e-6,
     max_sweeps: int = 2000,
     watch: Callable[[str, LinearState], None] | None = None,
-    tick: Callable[[str], None] = lambda text: None,
+    tick: Tick = no_tick,
 ) -> LinearFit:
     """Coordinate ascent from several starts; the end with the best ELBO.
 
@@ -217,7 +218,7 @@ def _run(
     pruning: Pruning | None,
     tolerance: float,
     max_sweeps: int,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> LinearFit:
     path, places, calm, gain = list[float](), list[Array](), 0, np.inf
     while len(path) < max_sweeps and calm < _CALM:

@@ -20,15 +20,10 @@ from pytensor.graph.replace import vectorize_graph
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.graph.affine import depends
-from ardvark.inference.graph.compile import compile_graph
 from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.sites.likelihoods import (
-    Array,
-    GaussianSites,
-    LogitSites,
-    ProbitSites,
-    Sites,
-)
+from ardvark.inference.pymc_models.compile import compile_graph
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
 from ardvark.inference.sites.model import least_noise
 from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.linear import PrecisionPlan
@@ -82,6 +77,11 @@ def read_roles(latent: LatentGaussian) -> Roles:
         raise UnsupportedPair(
             "vb: the weights are correlated a priori (MvNormal), and its blocks are for "
             "independent weights. Use Laplace() or EP()."
+        )
+    if latent.chained:
+        raise UnsupportedPair(
+            "vb: the prior mean of a weight holds another weight, so they are correlated a priori, "
+            "and its blocks are for independent weights. Use Laplace() or EP()."
         )
     noise, scale, precisions = None, None, []
     for name, variable in zip(latent.hyper, reading.theta, strict=True):

@@ -12,7 +12,7 @@ weights sees a Gaussian whatever the likelihood is, and a new likelihood is a ne
 | probit, Albert & Chib 1993: q(z) truncated    | `ProbitRows`     | centre = E eta             |
 
 Mir17 (18) prints the shape a + (N + 1)/2: with N Gaussian terms it is a + N/2. Mir17 (30) prints a
-sum over samples; zeta_n belongs to one. `tests/test_vb_bilinear.py` has both as controls that fail.
+sum over samples; zeta_n belongs to one. `test_sample_feature_vb.py` has both as controls that fail.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.special import log_expit
 
-from ardvark.inference.sites.likelihoods import Array, ProbitSites
+from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import ProbitSites
 from ardvark.inference.vb.blocks import Gamma, conjugate
 
 __all__ = [

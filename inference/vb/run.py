@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.approximate import Answer, Run, named_dataset, row_dataset
+from ardvark.inference.approximate import named_dataset, row_dataset
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.settings import Fixed, fixed_values
-from ardvark.inference.progress import progress
-from ardvark.inference.sites.likelihoods import Array
+from ardvark.inference.running.progress import Tick, progress
+from ardvark.inference.sites.arrays import Array
 from ardvark.inference.tree import TREATMENTS, covariance_variables, draws_dataset, hyper_dataset
 from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.linear import LinearFit, ascend_linear
@@ -44,14 +44,13 @@ def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
         roles, ended = ascend(latent, settings, hyper, tick)
         tick("draws")
         groups = _groups(latent, roles, ended, run)
-    return groups, {
-        "hyper": "fixed" if hyper or not latent.hyper else "posterior",
-        "caption": _caption(latent, roles, ended, hyper is not None),
-        "weights": list(latent.weights),
-        "converged": ended.fit.converged,
-        "problems": why_not_converged(ended.fit, settings),
-        "caution": _caution(roles, ended),
-    }
+    return groups, Facts(
+        hyper=_treatment(latent, roles, hyper),
+        caption=_caption(latent, roles, ended, hyper is not None),
+        weights=latent.weights,
+        problems=(*why_not_converged(ended.fit, settings), *_no_maximum(latent, roles, ended)),
+        caution=_caution(roles, ended),
+    )
 
 
 def checked_hyper(hyper: Any, name: str) -> Fixed | None:
@@ -65,13 +64,36 @@ def checked_hyper(hyper: Any, name: str) -> Fixed | None:
     )
 
 
-def why_not_converged(fit: Any, settings: Any) -> str:
+def _treatment(latent: LatentGaussian, roles: Roles, hyper: Fixed | None) -> str:
+    """What the hyperparameters are: given, a point that was searched for, or in the posterior."""
+    if hyper or not latent.hyper:
+        return "fixed"
+    return "posterior" if roles.groups or roles.noise else "mode"
+
+
+def _no_maximum(latent: LatentGaussian, roles: Roles, ended: _Ended) -> tuple[str, ...]:
+    """Say so where a scale that was searched for is at an end of the search."""
+    if roles.scale is None:
+        return ()
+    u, (low, high) = float(np.log(ended.theta[roles.scale])), _range(latent, roles.scale)
+    if low + 2 * _FINE < u < high - 2 * _FINE:
+        return ()
+    what = "has collapsed" if u < 0.5 * (low + high) else "has grown without end"
+    return (
+        f"{roles.scale} {what}: ELBO plus log prior is largest at the end of the search, "
+        f"{np.exp(u):.3g}. Mean-field VB does not see how {roles.scale} and the weights go "
+        f"together: use EP(hyper=Integrated())",
+    )
+
+
+def why_not_converged(fit: Any, settings: Any) -> tuple[str, ...]:
     """The number of an ascent that was cut short."""
     if fit.converged:
-        return ""
+        return ()
     return (
         f"not converged: after {len(fit.elbo)} sweeps the ELBO {fit.elbo[-1]:.6g} still grew by "
-        f"{fit.gain:.2g} of its size in one (tolerance {settings.tolerance:.2g}). Raise max_sweeps."
+        f"{fit.gain:.2g} of its size in one (tolerance {settings.tolerance:.2g}). Raise "
+        "max_sweeps.",
     )
 
 
@@ -92,7 +114,7 @@ def ascend(
     latent: LatentGaussian,
     settings: Any,
     hyper: Fixed | None,
-    tick: Callable[[str], None],
+    tick: Tick,
     roles: Roles | None = None,
 ) -> tuple[Roles, _Ended]:
     """Ascend the bound, with the hyperparameters in the posterior or at given values.
@@ -113,7 +135,7 @@ def _at(
     roles: Roles,
     theta: dict[str, Array],
     settings: Any,
-    tick: Callable[[str], None],
+    tick: Tick,
     fixed: bool = False,
 ) -> _Ended:
     """Ascend at given values of what is not inferred."""
@@ -136,13 +158,10 @@ def _at(
     return _Ended(fit, theta, float(fit.elbo[-1]))
 
 
-def _search(
-    latent: LatentGaussian, roles: Roles, settings: Any, tick: Callable[[str], None]
-) -> _Ended:
+def _search(latent: LatentGaussian, roles: Roles, settings: Any, tick: Tick) -> _Ended:
     """Maximise ELBO + log prior over one scale: a scan, then golden section where it is best."""
     assert roles.scale is not None
     density = log_prior(latent, roles.scale)
-    centre = float(np.log(latent.initial_theta()[roles.scale]))
     seen: dict[float, _Ended] = {}
 
     def at(u: float) -> float:
@@ -152,7 +171,7 @@ def _search(
             seen[u] = ended._replace(value=ended.value + float(density(np.exp([u]))[0]))
         return seen[u].value
 
-    grid = np.linspace(centre - _SEARCH, centre + 0.5 * _SEARCH, _STEPS).tolist()
+    grid = np.linspace(*_range(latent, roles.scale), _STEPS).tolist()
     best = int(np.argmax([at(u) for u in grid]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     golden = (np.sqrt(5.0) - 1.0) / 2.0
@@ -160,6 +179,12 @@ def _search(
         left, right = high - golden * (high - low), low + golden * (high - low)
         low, high = (low, right) if at(left) > at(right) else (left, high)
     return max(seen.values(), key=lambda ended: ended.value)
+
+
+def _range(latent: LatentGaussian, scale: str) -> tuple[float, float]:
+    """Where a scale is looked for, in logs."""
+    centre = float(np.log(latent.initial_theta()[scale]))
+    return centre - _SEARCH, centre + 0.5 * _SEARCH
 
 
 # The tree -----------------------------------------------------------------------------------------
@@ -173,8 +198,7 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
     eta = state.posterior.prior.model.predictor(w)
     log_q = state.posterior.log_density(w)
     theta, log_p, log_q_theta = hyper_draws(latent, roles, ended, w, rng)
-    observed = np.asarray(latent.reading.observed_value.eval(mode="FAST_COMPILE"))
-    log_likelihood = latent.log_sites_of(eta, theta, observed)
+    log_likelihood = latent.log_sites_at(eta, theta)
     stats = {
         "lp": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
         "log_approximation": (log_q + log_q_theta).reshape(shape),
@@ -185,6 +209,8 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
     }
     posterior = named_dataset(model, named, latent.predictor)
     posterior.attrs["sampling_kind"] = "iid"
+    if roles.scale is not None:  # a point among others that are drawn
+        posterior[roles.scale].attrs["held"] = "mode"
     return {
         "posterior": posterior,
         "log_likelihood": row_dataset(latent, log_likelihood.reshape((*shape, -1))),
@@ -258,11 +284,15 @@ def _fit_group(latent: LatentGaussian, roles: Roles, ended: _Ended) -> xr.Datase
 def _caption(latent: LatentGaussian, roles: Roles, ended: _Ended, fixed: bool) -> str:
     exact = isinstance(ended.fit.state.rows, FixedRows)
     bound = "" if exact else "the likelihood enters by a bound, so sds are too small"
+    point = ""
+    if roles.scale is not None:
+        value = float(ended.theta[roles.scale])
+        point = f"{roles.scale} = {value:.3g} maximises ELBO plus log prior"
+    if not fixed and roles.scale is not None and not (roles.groups or roles.noise):
+        parts = [f"posterior at one value of a hyperparameter: {point}", bound]
+        return "; ".join(filter(None, parts))
     if fixed or not (roles.groups or roles.noise):
         parts = [TREATMENTS["fixed"]] * bool(latent.hyper) + [bound] * bool(bound)
         return "; ".join(parts)
     caption = TREATMENTS["mean field"]
-    if roles.scale is not None:
-        value = float(ended.theta[roles.scale])
-        caption += f"; {roles.scale} = {value:.3g} maximises ELBO plus log prior"
-    return caption
+    return f"{caption}; {point}" if point else caption

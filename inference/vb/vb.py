@@ -13,8 +13,8 @@ and sds up to 5 % too small; 30 rows for 25 inputs, or 186 for 60, means within 
 to 30 % too small; 30 rows for 60 inputs, a mean off by 0.3 sd. A hyperprior that is wrong by orders
 of magnitude costs more:
 Boston in its own units with b = 2/d, as if t had sd 1, has a mean off by 0.33 sd and an sd 37 % too
-small; with a tenth of that b 0.79 sd and 84 % (`tests/test_vb_linear.py`). Classes: 0.2 sd with a
-logit, 0.6 with a probit, on the cases of `tests/test_references.py`.
+small; with a tenth of that b 0.79 sd and 84 % (`test_linear.py`). Classes: 0.2 sd with a
+logit, 0.6 with a probit, on the cases of `test_references.py`.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class VB:
     memory: float = 256.0
     hyper: Any = None
     weights: str | tuple[str, ...] | None = None
-    predictor: str = "eta"
+    predictor: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""

@@ -4,9 +4,9 @@
     python tests/references/pairs.py              which differ from the stored ones?
     python tests/references/pairs.py --quick      the same without NUTS and SMC
 
-Approximations agree to 1e-6 on every processor, and `tests/test_pairs.py` holds them to that. A
-Markov chain turns on the last bit of a number, so its draws are equal on one machine only: run the
-script before and after a change that should change nothing.
+Approximations agree to 1e-6 on every processor, and `tests/contracts/test_pairs.py` holds them to
+that. A Markov chain turns on the last bit of a number, so its draws are equal on one machine only:
+run the script before and after a change that should change nothing.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def numbers(model: str, variant: str, method: str) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         try:
             tree = av.fit(graph, method, draws=draws, chains=2, random_seed=1, progressbar=False)
-        except (av.UnsupportedPair, av.UnreadableModel) as refusal:
+        except (av.errors.UnsupportedPair, av.errors.UnreadableModel) as refusal:
             return {"refused": type(refusal).__name__}
     found: dict[str, Any] = {}
     for name, values in tree["posterior"].data_vars.items():

@@ -19,7 +19,7 @@ NEAR = 0.02  # coverage of the 90 % interval may be off by this
 
 
 def calibration_part(case: Case) -> dict[str, Any]:
-    """Entries of the shipped record for the model at hand."""
+    """Entries of the shipped record for this model."""
     model = _model(case)
     entries = records_of(model)
     record = calibration_record()
@@ -70,7 +70,7 @@ def calibration_figures(case: Case) -> dict[str, Callable[[], Any]]:
     """Δ-ECDF of the places of all weights, by method."""
     try:
         entries = records_of(_model(case))
-    except InputError:  # told by the part itself
+    except InputError:  # reported by the part itself
         return {}
     if not entries:
         return {}

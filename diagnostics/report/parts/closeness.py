@@ -2,11 +2,11 @@
 
 | shown                 | from                                                                |
 |-----------------------|---------------------------------------------------------------------|
-| means and sds         | `agreement`, against a judge at the same hyperparameters            |
-| densities             | the weights that differ most, judge and approximations overlaid     |
+| means and sds         | `agreement`, against a reference at the same hyperparameters            |
+| densities             | the weights that differ most, reference and approximations overlaid     |
 | correlations, modes   | `correlations.py` and `modes.py` of `compare/`                      |
 | k-hat, d2, bounds     | importance weights of the approximation (`compare/bounds.py`)       |
-| price                 | against a judge that integrates the hyperparameters out             |
+| price                 | against a reference that integrates the hyperparameters out             |
 """
 
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from ardvark.diagnostics.compare.agreement import paired_draws
@@ -23,19 +22,20 @@ from ardvark.diagnostics.compare.taddaa import taddaa
 from ardvark.diagnostics.compare.verdict import (
     CORRELATION_LIMITS,
     CORRELATION_NULL,
-    LEVELS,
     verdict,
 )
+from ardvark.diagnostics.finding import LEVELS, worst_level
 from ardvark.diagnostics.plots.report import GRID, METHOD_COLOURS, STYLE
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.report.parts.verdict import errors_in_words
-from ardvark.diagnostics.words import records
+from ardvark.diagnostics.report.parts.verdict import errors_listed
+from ardvark.diagnostics.words import records, told
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.sites.arrays import Array
 
 __all__ = ["closeness_part", "densities_figure"]
 
-type Array = NDArray[np.float64]
 
+LEAD = "Each approximation against a reference at the same hyperparameters:"
 WORST = 4  # weights whose densities are drawn
 CELLS = 400
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (8, 3)))
@@ -44,29 +44,29 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (
 def closeness_part(case: Case) -> dict[str, Any]:
     """Collect the numbers of the part."""
     levels = ["bad" if case.untrusted else "good"]
-    levels += [verdict(case.rows[pair])[0] for pair in case.like.items()] or ["warn"]
+    levels += [verdict(case.rows[pair]).level for pair in case.like.items()] or ["warn"]
     pairs = {"errors": case.like, "prices": case.price}
     return {
-        "sentence": errors_in_words(case),
-        "level": max(levels, key=LEVELS.index),
+        **told(LEAD, errors_listed(case)),
+        "level": worst_level(levels),
         "khat": {name: float(case.own(name)["khat"]) for name in case.trees},
-        "joint": [_joint(case, name, judge) for name, judge in case.like.items()],
+        "joint": [_joint(case, name, reference) for name, reference in case.like.items()],
         "bounds": {name: _bounds(case, name) for name in case.trees if _has_densities(case, name)},
-        "densities": list(_by_judge(case)),
+        "densities": list(_by_reference(case)),
         "taddaa": _short_chains(case),
         **{
             kind: [
                 {"name": n, "against": j, "weights": records(case.differences[n, j])}
-                for n, j in judged.items()
+                for n, j in held.items()
             ]
-            for kind, judged in pairs.items()
+            for kind, held in pairs.items()
         },
     }
 
 
-def _joint(case: Case, name: str, judge: str) -> dict[str, Any]:
+def _joint(case: Case, name: str, reference: str) -> dict[str, Any]:
     """What a table of single weights does not show."""
-    row = case.rows[name, judge]
+    row = case.rows[name, reference]
     error, null = row["correlation_error"], row["correlation_null"]
     loud = error > CORRELATION_NULL * null  # NaN is not
     level = LEVELS[int(np.searchsorted(CORRELATION_LIMITS, error))] if loud else "good"
@@ -76,7 +76,7 @@ def _joint(case: Case, name: str, judge: str) -> dict[str, Any]:
         *("missed_mode_at", "missed_mode_place", "missed_mode_share"),
     ]
     found = {column: row[column] for column in columns}
-    return {"name": name, "against": judge, "level": "" if np.isnan(error) else level, **found}
+    return {"name": name, "against": reference, "level": "" if np.isnan(error) else level, **found}
 
 
 def _bounds(case: Case, name: str) -> dict[str, Any]:
@@ -106,28 +106,28 @@ def _has_densities(case: Case, name: str) -> bool:
     return bool(case.own(name)["khat"] == case.own(name)["khat"])
 
 
-def _by_judge(case: Case) -> dict[str, list[str]]:
-    """Methods by the judge that their error is measured against."""
+def _by_reference(case: Case) -> dict[str, list[str]]:
+    """Methods by the reference that their error is measured against."""
     found: dict[str, list[str]] = {}
-    for name, judge in case.like.items():
-        found.setdefault(judge, []).append(name)
+    for name, reference in case.like.items():
+        found.setdefault(reference, []).append(name)
     return found
 
 
 # -------------------------------------------------------------------------------- densities
 
 
-def densities_figure(case: Case, judge: str) -> Figure:
-    """Draw the densities of the weights that differ most, the judge's and those held against it."""
-    names = _by_judge(case)[judge]
+def densities_figure(case: Case, reference: str) -> Figure:
+    """Draw the densities of the weights that differ most, under the reference and the methods."""
+    names = _by_reference(case)[reference]
     worst: dict[str, float] = {}
     for name in names:
-        table = case.differences[name, judge]
+        table = case.differences[name, reference]
         size = table[["mean_error", "log_sd_ratio"]].abs().max(axis=1)
         for weight, error in size.items():
             worst[str(weight)] = max(worst.get(str(weight), 0.0), float(error))
     shown = sorted(worst, key=lambda weight: -worst[weight])[:WORST]
-    drawn = {name: paired_draws(case.trees[name], case.trees[judge]) for name in names}
+    drawn = {name: paired_draws(case.trees[name], case.trees[reference]) for name in names}
     order = list(case.summaries)
     with rc_context(STYLE):
         figure = Figure(figsize=(9.0, 0.4 + 2.1 * ((len(shown) + 1) // 2)))
@@ -137,7 +137,7 @@ def densities_figure(case: Case, judge: str) -> Figure:
             for name, pairs in drawn.items():
                 if weight in pairs.names:
                     at = pairs.names.index(weight)
-                    curves.setdefault(judge, pairs.theirs[..., at].ravel())
+                    curves.setdefault(reference, pairs.theirs[..., at].ravel())
                     curves[name] = pairs.ours[..., at].ravel()
             _overlay(axes, curves, order)
             axes.set_title(weight, loc="left")
@@ -149,13 +149,13 @@ def densities_figure(case: Case, judge: str) -> Figure:
 
 
 def _overlay(axes: Any, curves: dict[str, Array], order: list[str]) -> None:
-    """One density per curve; draws that stand still are a line where they stand."""
+    """One density per curve; constant draws are a vertical line."""
     moving = [d for d in curves.values() if np.ptp(d) > 0 and np.isfinite(d).all()]
     if not moving:
         return
     low = min(np.quantile(draws, 0.001) for draws in moving)
     high = max(np.quantile(draws, 0.999) for draws in moving)
-    for i, (name, draws) in enumerate(curves.items()):  # the judge first, in a solid line
+    for i, (name, draws) in enumerate(curves.items()):  # the reference first, in a solid line
         place = order.index(name) if name in order else 0
         look = {
             "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],

@@ -1,4 +1,4 @@
-"""The section on each method's own convergence: what a method says of itself, without any other.
+"""The section on each method's own convergence: its own diagnostics, without any reference.
 
 The facts are those that a tree has: sites and cavities of EP, the slope and curvature at Laplace's
 mode, the bound of VB, the jumps of a sampler of subsets, the steps of NUTS.
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.diagnostics.compare.verdict import LEVELS
+from ardvark.diagnostics.finding import worst_level
 from ardvark.diagnostics.plots import calibration as drawn
+from ardvark.diagnostics.plots.report import hyperparameters
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import listed
 
@@ -37,7 +38,7 @@ type Fact = tuple[str, Any, str]  # what, how much, level
 
 
 def convergence_part(case: Case) -> dict[str, Any]:
-    """Tell the facts of each method, and whether they are in order."""
+    """Collect the diagnostics of each method, and whether they are in order."""
     methods = []
     for name, tree in case.trees.items():
         facts = list(_facts(tree))
@@ -48,7 +49,7 @@ def convergence_part(case: Case) -> dict[str, Any]:
                 "name": name,
                 "method": case.facts[name]["method"],
                 "converged": converged,
-                "level": max(levels, key=LEVELS.index),
+                "level": worst_level(levels),
                 "problems": str(tree.attrs.get("problems", "")),
                 "facts": [dict(zip(("what", "value", "level"), f, strict=True)) for f in facts],
             }
@@ -60,7 +61,7 @@ def convergence_part(case: Case) -> dict[str, Any]:
         parts = [f"Not in order: {listed(failed)}."] if failed else []
         parts += [f"To be looked at: {listed(warned)}."] if warned else []
         sentence = " ".join(parts)
-    level = max([m["level"] for m in methods], key=LEVELS.index)
+    level = worst_level(m["level"] for m in methods)
     return {"sentence": sentence, "level": level, "methods": methods}
 
 
@@ -141,7 +142,7 @@ def _jumps(tree: xr.DataTree) -> Iterator[Fact]:
     from ardvark.diagnostics.relevance.subset_checks import subset_diagnostics
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its problems are told below
+        warnings.simplefilter("ignore")  # its problems are reported below
         found = subset_diagnostics(tree)
     for move, share in found.acceptance.items():
         yield f"share of “{move}” accepted", float(share), ""
@@ -171,7 +172,7 @@ def _sampler(tree: xr.DataTree) -> Iterator[Fact]:
 
 
 def convergence_figures(case: Case) -> dict[str, Callable[[], Any]]:
-    """Draw how the bound or the evidence rose, for the methods that have a path."""
+    """Draw how the bound or the evidence rose, and p(θ | t) where it was integrated."""
     series: list[tuple[str, str, str, Any]] = []
     for name, tree in case.trees.items():
         for group, variable, x, y in PATHS:
@@ -179,6 +180,11 @@ def convergence_figures(case: Case) -> dict[str, Callable[[], Any]]:
                 values = tree[group].dataset[variable].values
                 values = values if values.ndim == 1 else values[0, :1000]
                 series += [(name, x, y, values)] if len(values) > 1 else []
-    if not series:
-        return {}
-    return {"own paths": lambda: drawn.paths(series, list(case.summaries))}
+    figures: dict[str, Callable[[], Any]] = {}
+    if series:
+        figures["own paths"] = lambda: drawn.paths(series, list(case.summaries))
+    integrated = [n for n, tree in case.trees.items() if tree.attrs.get("hyper") == "integrated"]
+    if integrated:  # of the others there are points, and draws to hold them against
+        ordered = {n: case.trees[n] for n in (*integrated, *case.trees)}
+        figures["hyperparameters"] = lambda: hyperparameters(ordered, list(case.summaries))
+    return figures

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ardvark.diagnostics.compare.evidence import evidence, evidence_findings
-from ardvark.diagnostics.compare.verdict import LEVELS
+from ardvark.diagnostics.finding import worst_level
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import records
+from ardvark.diagnostics.words import records, told
 
 __all__ = ["evidence_part"]
 
@@ -15,14 +15,14 @@ def evidence_part(case: Case) -> dict[str, Any]:
     table = evidence(case.trees, case.model)
     notes = list(table.attrs["notes"])
     if case.model is None:
-        notes.append("The model was not handed over: no bridge sampling from the samplers' draws.")
+        notes.append("No model was given: no bridge sampling from the samplers' draws.")
     if table.empty:
         sentence = "No method among the trees has an evidence."
         return {"sentence": sentence, "level": "", "estimates": [], "notes": notes}
     said = evidence_findings(table)
     return {
-        "sentence": " ".join(sentence for _, sentence in said),
-        "level": max((level for level, _ in said), key=LEVELS.index),
+        **told(str(said[0]), said[1:]),
+        "level": worst_level(found.level for found in said),
         "estimates": records(table),
         "notes": notes,
     }

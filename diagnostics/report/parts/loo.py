@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ardvark.diagnostics.compare.loo import choose_judge, draw_loo
+from ardvark.diagnostics.compare.loo import choose_estimate, draw_loo
 from ardvark.diagnostics.plots.report import INK, MARKERS, METHOD_COLOURS, STYLE
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import count, listed, number, records
@@ -23,7 +23,7 @@ def loo_part(case: Case) -> dict[str, Any]:
     if not found:
         sentence = "No method has a leave-one-out: none keeps its log likelihoods or cavities."
         return {"sentence": sentence, "level": "", "estimates": [], "rows": []}
-    chief = choose_judge(found, case.reference)
+    chief = choose_estimate(found, case.reference)
     level, sentence = _said(case, chief)
     return {
         "sentence": sentence,
@@ -34,35 +34,35 @@ def loo_part(case: Case) -> dict[str, Any]:
     }
 
 
-def _said(case: Case, judge: tuple[str, str] | None) -> tuple[str, str]:
+def _said(case: Case, reference: tuple[str, str] | None) -> tuple[str, str]:
     found, table = case.loo
     rows = len(next(iter(found.values())).elpd)
-    if judge is None or len(found) == 1:
+    if reference is None or len(found) == 1:
         (name, estimator), *_ = found
         elpd, se = table["elpd"].iloc[0], table["se"].iloc[0]
         value = f"{number(float(elpd), 4)} ± {number(float(se), 2)}"
         return "", f"elpd over {rows} rows is {value} ({name}, {estimator})."
-    # a difference from a judge with other hyperparameters is a price, and no disagreement
-    judged = [key[0] in case.like or key[0] == judge[0] for key in found]
-    others = table[~table["reference"].to_numpy() & np.array(judged)]
+    # a difference from a reference with other hyperparameters is a price, and no disagreement
+    like = [key[0] in case.like or key[0] == reference[0] for key in found]
+    others = table[~table["reference"].to_numpy() & np.array(like)]
     apart = others[others["difference"].abs() > 2 * others["difference_se"] + TOLERABLE]
     high = table[(table["high_khat"].fillna(0).astype(float) > 0).to_numpy()]
-    best = table.loc[[judge]].iloc[0]
+    best = table.loc[[reference]].iloc[0]
     value = f"{number(float(best['elpd']), 4)} ± {number(float(best['se']), 2)}"
-    said = [f"elpd over {rows} rows is {value} ({' '.join(judge)})"]
+    said = [f"elpd over {rows} rows is {value} ({' '.join(reference)})"]
     if len(apart):
-        said.append(f"apart from their judges: {listed(' '.join(key) for key in apart.index)}")
+        said.append(f"apart from their references: {listed(' '.join(key) for key in apart.index)}")
     else:
-        said.append(f"{count(len(others), 'other estimate')} agree with their judges")
+        said.append(f"{count(len(others), 'other estimate')} agree with their references")
     if len(high):
         said.append(f"k-hats too high for PSIS in {listed(' '.join(key) for key in high.index)}")
     return ("warn" if len(apart) or len(high) else "good"), "; ".join(said) + "."
 
 
-def _rows(case: Case, judge: tuple[str, str] | None) -> list[dict[str, Any]]:
+def _rows(case: Case, reference: tuple[str, str] | None) -> list[dict[str, Any]]:
     """The rows on which estimates differ most, with all of them."""
     found, _ = case.loo
-    if judge is None or len(found) == 1:
+    if reference is None or len(found) == 1:
         return []
     values = np.stack([rows.elpd for rows in found.values()])
     spread = np.ptp(values, axis=0)

@@ -22,14 +22,18 @@ from ardvark.diagnostics.calibration.scores import (
 )
 from ardvark.diagnostics.plots import calibration as drawn
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import count, number
+from ardvark.diagnostics.words import count, number, told
 from ardvark.errors import InputError
 
 __all__ = ["predictions_figures", "predictions_part"]
 
 BAD = 0.01  # p-value below which forecasts are called miscalibrated
 BINS = 10
-TYPE_II = ("evidence", "predictive")  # hyperparameters that were chosen by the rows themselves
+TYPE_II = (
+    "evidence",
+    "predictive",
+    "mode",
+)  # hyperparameters that were chosen by the rows themselves
 
 
 def predictions_part(case: Case) -> dict[str, Any]:
@@ -38,27 +42,27 @@ def predictions_part(case: Case) -> dict[str, Any]:
     if not tables:
         reasons = " ".join(f"{name}: {why}." for name, why in refused.items())
         return {"sentence": f"No prediction could be scored. {reasons}", "level": "", "methods": []}
-    judge = case.reference if case.reference in tables else next(iter(tables))
-    methods = [_method(name, table, tables[judge]) for name, table in tables.items()]
+    reference = case.reference if case.reference in tables else next(iter(tables))
+    methods = [_method(name, table, tables[reference]) for name, table in tables.items()]
     by, rows = next((t.attrs["by"], len(t)) for t in tables.values())
     best = max(methods, key=lambda m: m["scores"]["log_score"])
-    told = [
+    lead = (
         f"{count(rows, 'row')} predicted ({by}): the best log score is "
         f"{number(best['scores']['log_score'])} a row, by {best['name']}."
-    ]
+    )
     flattered = [n for n in tables if case.facts[n]["hyper"] in TYPE_II] if by == LOO else []
-    told += [said for m in methods if (said := _difference(m, judge, flattered))]
+    said = [words for m in methods if (words := _difference(m, reference, flattered))]
     lying = [m["name"] for m in methods if m["calibration_p"] < BAD]
-    told.append(
+    said.append(
         f"Not calibrated: {', '.join(lying)}." if lying else "No forecast is out of calibration."
     )
     return {
-        "sentence": " ".join(told),
+        **told(lead, said),
         "flattered": flattered,
         "level": "warn" if lying else "good",
         "by": by,
         "rows": rows,
-        "judge": judge,
+        "reference": reference,
         "bins": BINS,
         "scores": [s for s in _names() if s in methods[0]["scores"]],
         "methods": methods,
@@ -70,11 +74,11 @@ def _names() -> list[str]:
     return [NAMES.get(score, score) for score in SCORES]
 
 
-def _method(name: str, table: pd.DataFrame, judge: pd.DataFrame) -> dict[str, Any]:
+def _method(name: str, table: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any]:
     found: dict[str, float] = {}
     for score in SCORES:
         if score in table:
-            found |= summed(score, table[score], judge.get(score))
+            found |= summed(score, table[score], reference.get(score))
     method: dict[str, Any] = {"name": name, "scores": found, "calibration_p": float("nan")}
     if "probability" in table:
         curve = calibration_curve(table["probability"], table["observed"])
@@ -88,16 +92,16 @@ def _method(name: str, table: pd.DataFrame, judge: pd.DataFrame) -> dict[str, An
     return method
 
 
-def _difference(method: dict[str, Any], judge: str, flattered: list[str]) -> str:
+def _difference(method: dict[str, Any], reference: str, flattered: list[str]) -> str:
     """Say a difference of log scores that is not noise."""
     shift = method["scores"].get("log_score_difference", 0.0)
     error = method["scores"].get("log_score_difference_se", float("nan"))
-    if method["name"] == judge or not abs(shift) > 2.0 * error:
+    if method["name"] == reference or not abs(shift) > 2.0 * error:
         return ""
     worse = "worse" if shift < 0 else "better"
     seen = " (its hyperparameters had seen the row)" if method["name"] in flattered else ""
     return (
-        f"{method['name']} is {worse} than {judge} by {number(abs(shift), 2)} ± "
+        f"{method['name']} is {worse} than {reference} by {number(abs(shift), 2)} ± "
         f"{number(error, 1)} a row{seen}."
     )
 
@@ -131,7 +135,7 @@ def _calibration(case: Case) -> Any:
 
 def _forecasts(case: Case) -> Any:
     tables = case.predicted[0]
-    judge = case.reference if case.reference in tables else next(iter(tables))
+    reference = case.reference if case.reference in tables else next(iter(tables))
     known = {n: t["probability"].to_numpy() for n, t in tables.items() if "probability" in t}
-    pairs = {n: (known[judge], p) for n, p in known.items() if n != judge}
-    return drawn.forecasts(pairs, judge, list(case.summaries))
+    pairs = {n: (known[reference], p) for n, p in known.items() if n != reference}
+    return drawn.forecasts(pairs, reference, list(case.summaries))

@@ -1,4 +1,4 @@
-"""The part "Feature relevance" of a report: what each method says of the inputs, side by side.
+"""The part "Feature relevance" of a report: relevance of the inputs by each method.
 
 It adapts to the model: inputs with weights, with P(included), with kappas or scales; the vectors of
 a relevance vector machine where nothing is said of inputs; samples and features of a machine that
@@ -24,14 +24,14 @@ from ardvark.diagnostics.relevance.ranks import agreement_table
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.relevance.subsets import subset_sizes, subsets
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import count, listed, mean_and_sd, number, records
+from ardvark.diagnostics.words import count, listed, mean_and_sd, number, records, told
 from ardvark.errors import UnsupportedPair
 
 __all__ = ["relevance_figure", "relevance_part"]
 
 RESAMPLES = 100  # of the batches, for the errors of ranks and taus
 SHOWN_ERROR = 5e-4  # of a probability with three decimals
-TOP = 5  # inputs whose overlap is told
+TOP = 5  # inputs whose overlap is reported
 MOST_SUBSETS = 10
 MOST_ROWS = 60  # of the table; all numbers are in the JSON file
 MOST_GROUPED = 1500  # inputs whose correlations are looked at
@@ -69,11 +69,12 @@ def relevance_part(case: Case) -> dict[str, Any]:
         "samples": _attempt(_samples, case),
         "projection": _attempt(lambda case: _projection(case, leader), case),
     }
-    return part | {"sentence": " ".join(_sentences(case, part, agreement, table))}
+    lead, *said = _sentences(case, part, agreement, table)
+    return part | told(lead, said)
 
 
 def _attempt(make: Callable[[Case], Any], case: Case) -> Any:
-    """Make one block of the part; a failure is told in its place and costs no other."""
+    """Make one block of the part; a failure is reported in its place, the other blocks are made."""
     try:
         return make(case)
     except Exception as error:
@@ -84,7 +85,7 @@ def _cells(table: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Write the account that a method gives of each input, and its relevance with the rank."""
     account = next((c for c in ACCOUNTS if c in table), "weight")
     if account == "inclusion" and "inclusion_mcse" not in table:
-        account = "weight"  # kept or not: the weight says it too
+        account = "weight"  # kept or not: the weight shows it too
     found = {}
     for name, row in table.iterrows():
         if pd.isna(row["relevance"]):
@@ -130,7 +131,7 @@ def _sentences(
             text += f" and switches {off} of {frame['rank'].notna().sum()} off" if off else ""
         said.append(text + ".")
     if part["left_out"]:
-        said.append(f"{listed(part['left_out'])}: weights of rows, no word on inputs.")
+        said.append(f"{listed(part['left_out'])}: weights of rows: no relevance of inputs.")
     groups = part["groups"].get("groups", [])
     if groups:
         said.append(f"{count(len(groups), 'group')} of correlated inputs.".capitalize())
@@ -155,7 +156,7 @@ def _subsets(case: Case) -> dict[str, Any]:
 
 
 def _groups(case: Case) -> dict[str, Any]:
-    """Correlated inputs, and what each method says of a group as one."""
+    """Correlated inputs, and the relevance of each group by method."""
     if case.fitted_data is None:
         return {"groups": [], "methods": {}}
     X, _, _, names = case.fitted_data
@@ -163,14 +164,16 @@ def _groups(case: Case) -> dict[str, Any]:
         why = f"{len(names)} inputs are too many to look at all pairs: use correlated_groups"
         return {"groups": [], "methods": {}, "why": why}
     groups = correlated_groups(pd.DataFrame(X, columns=list(names)))
-    told = {}
+    by_method = {}
     for name in case.told:
         tree = case.trees[name]
         known = set(groupable(tree))
         if len(groups) and all(set(features) <= known for features in groups["features"]):
-            told[name] = group_relevance(tree, groups).drop(columns="features").to_dict("records")
+            by_method[name] = (
+                group_relevance(tree, groups).drop(columns="features").to_dict("records")
+            )
     listing = groups.assign(features=groups["features"].map(list)).to_dict("records")
-    return {"groups": listing, "methods": told}
+    return {"groups": listing, "methods": by_method}
 
 
 def _samples(case: Case) -> dict[str, Any]:
@@ -191,7 +194,7 @@ def _samples(case: Case) -> dict[str, Any]:
 def _projection(case: Case, leader: str) -> dict[str, Any]:
     """How few columns predict as the leader does, where its predictor is linear in its weights."""
     if case.model is None:
-        return {"why": "the model was not handed over"}
+        return {"why": "no model was given"}
     try:
         found = project(case.trees[leader], case.model, most=MOST_COLUMNS, draws=PROJECTED)
     except UnsupportedPair as error:

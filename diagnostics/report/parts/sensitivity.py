@@ -17,8 +17,10 @@ from ardvark.diagnostics.reading import arviz, weight_variables
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import count, listed
 from ardvark.inference.extend import top_of_prior
-from ardvark.inference.graph.compile import quick
-from ardvark.inference.progress import silent
+from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.copies import without_starts
+from ardvark.inference.running.progress import silent
+from ardvark.inference.tree import FREE
 
 __all__ = ["THRESHOLD", "sensitivity_part"]
 
@@ -40,13 +42,13 @@ def sensitivity_part(case: Case) -> dict[str, Any]:
     moved = table[table["prior"] > THRESHOLD]
     conflict = [str(n) for n in moved.index[moved["likelihood"] > THRESHOLD]]
     weak = [str(n) for n in moved.index[moved["likelihood"] <= THRESHOLD]]
-    told = [f"Under {name} the prior of {listed(scaled)} was weighed up and down by one per cent."]
+    told = [f"Under {name} the prior of {listed(scaled)} was scaled up and down by one per cent."]
     if conflict:
         told.append(f"Prior and data may be in conflict about {listed(conflict)}.")
     if weak:
-        told.append(f"The prior rules {listed(weak)}: the data say little of them.")
+        told.append(f"The prior dominates {listed(weak)}: the data are weak there.")
     if unknown:
-        told.append(f"It could not be told for {listed(unknown)}.")
+        told.append(f"It could not be computed for {listed(unknown)}.")
     elif not len(moved):
         told.append(f"None of {count(len(table), 'weight')} is sensitive to it.")
     return {
@@ -66,13 +68,13 @@ def sensitivity_part(case: Case) -> dict[str, Any]:
 def _tree_for(case: Case) -> tuple[str | None, str]:
     """Name a tree whose draws are of the posterior that the graph defines."""
     if case.model is None:
-        return None, "the model was not handed over, so its log prior is not known."
+        return None, "no model was given, so its log prior is not known."
     free = {rv.name for rv in case.model.free_RVs}
-    names = sorted(case.trees, key=lambda n: (n != case.reference, n not in case.judges))
+    names = sorted(case.trees, key=lambda n: (n != case.reference, n not in case.references))
     for name in names:
         tree = case.trees[name]
         posterior = tree["posterior"].dataset
-        whole = case.facts[name]["hyper"] == "posterior" or not _hyper(case)
+        whole = case.facts[name]["hyper"] in FREE or not _hyper(case)
         there = free <= set(posterior.data_vars) and "log_likelihood" in tree.children
         if whole and there and all(np.isfinite(posterior[v].values).all() for v in free):
             return name, ""
@@ -83,7 +85,7 @@ def _tree_for(case: Case) -> tuple[str | None, str]:
 
 
 def _hyper(case: Case) -> bool:
-    """Whether the graph has free variables beside its weights."""
+    """Whether the graph has free variables other than its weights."""
     weights = {n for tree in case.trees.values() for n in weight_variables(tree)}
     return bool({rv.name for rv in case.model.free_RVs} - weights)
 
@@ -109,7 +111,8 @@ def _sensitivities(tree: xr.DataTree, model: Any) -> tuple[Any, list[str]]:
     with quick(), silent("arviz_stats.psense"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prior = pm.compute_log_prior(
-            drawn, var_names=scaled, model=model, extend_inferencedata=False, progressbar=False,
+            drawn, var_names=scaled, model=without_starts(model),
+            extend_inferencedata=False, progressbar=False,
             compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
         groups["log_prior"] = prior.to_dataset() if isinstance(prior, xr.DataTree) else prior

@@ -1,0 +1,44 @@
+from . import diagnostics as diagnostics
+from . import errors as errors
+from . import kernels as kernels
+from . import models as models
+from . import plot as plot
+from . import sklearn as sklearn
+from . import steps as steps
+from .diagnostics.calibration.sbc import sbc as sbc
+from .diagnostics.compare.compare import compare as compare
+from .diagnostics.compare.evidence import evidence as evidence
+from .diagnostics.compare.loo import loo_table as loo_table
+from .diagnostics.relevance.relevance import relevance as relevance
+from .diagnostics.relevance.subsets import inclusion as inclusion
+from .diagnostics.relevance.subsets import subsets as subsets
+from .diagnostics.report.report import report as report
+from .diagnostics.report.show import show as show
+from .diagnostics.summary import summary as summary
+from .inference.ep.ep import EP as EP
+from .inference.exact.exact import Exact as Exact
+from .inference.fit import fit as fit
+from .inference.graph.read import read_model as read_model
+from .inference.hyper.settings import Evidence as Evidence
+from .inference.hyper.settings import Fixed as Fixed
+from .inference.hyper.settings import Integrated as Integrated
+from .inference.hyper.settings import Predictive as Predictive
+from .inference.hyper.settings import Sampled as Sampled
+from .inference.laplace import Laplace as Laplace
+from .inference.predict import predict as predict
+from .inference.reversible_jump import ReversibleJump as ReversibleJump
+from .inference.sample_feature.run_gamma import search_gamma as search_gamma
+from .inference.samplers.elliptical_slice import EllipticalSlice as EllipticalSlice
+from .inference.samplers.nuts import NUTS as NUTS
+from .inference.samplers.smc import SMC as SMC
+from .inference.selection.run import select_features as select_features
+from .inference.vb.vb import VB as VB
+from .models.covariances import ARDGaussian as ARDGaussian
+from .models.covariances import ARDLinear as ARDLinear
+from .models.data.datasets import datasets as datasets
+from .models.data.datasets import load as load
+from .models.inputs import standardise as standardise
+from .models.kernels import RBF as RBF
+
+__version__: str
+__all__: list[str]

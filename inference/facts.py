@@ -1,0 +1,77 @@
+"""What a fit is asked for, and what it says of itself: the same few words for every method.
+
+fit(model, name, settings, Run) -> groups of the tree, Facts for its root
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+__all__ = ["Answer", "Facts", "Run"]
+
+type Answer = tuple[dict[str, Any], Facts]
+
+
+class Run(NamedTuple):
+    """What a fit was asked for, beside model and method."""
+
+    draws: int
+    chains: int
+    seed: int
+    progressbar: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How a posterior was made, and what speaks against it; the root attributes of its tree.
+
+    Parameters
+    ----------
+    hyper
+        What became of the hyperparameters: "posterior", "fixed", "evidence", ...
+    weights
+        Names of the variables that are weights.
+    caption
+        What a reader of the posterior must know; empty if it is the posterior of the whole model.
+    problems
+        Why the fit has not converged, in words and numbers: none if it has.
+    caution
+        A warning about accuracy that says nothing about convergence.
+    sampler
+        Numbers of a Markov chain.
+    extra
+        Attributes of one method or family alone.
+    """
+
+    hyper: str
+    weights: Sequence[str] = ()
+    caption: str = ""
+    problems: Sequence[str] = ()
+    caution: str = ""
+    sampler: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        """Whether nothing speaks against convergence."""
+        return not self.problems
+
+    def with_extra(self, **attributes: Any) -> Facts:
+        """Add attributes of one method or family."""
+        return replace(self, extra={**self.extra, **attributes})
+
+    def attributes(self) -> dict[str, Any]:
+        """Give the root attributes."""
+        numbers = {"sampler": dict(self.sampler)} if self.sampler else {}
+        return {
+            "hyper": self.hyper,
+            "caption": self.caption,
+            "weights": list(self.weights),
+            "converged": self.converged,
+            "problems": "; ".join(self.problems),
+            "caution": self.caution,
+            **numbers,
+            **self.extra,
+        }

@@ -1,0 +1,336 @@
+"""Chains of the RBF mixture under P(t | x): sweeps, tuning, a ladder of powers, starts.
+
+A sweep of a point: HMC on all coefficients but β (`conditional.py`), β from its conditional, then
+jumps between subsets (`conditional_jumps.py`). The copy of a chain at power s has P(t | x)^s, down
+to powers at which the prior rules and every subset is within reach; neighbours exchange states, and
+only the copy at s = 1 is kept. One rung is a plain chain.
+
+Tuning settles step sizes, masses and powers by rung, and they stay as they are while draws count:
+
+    step     so that HMC accepts TARGET of its proposals
+    mass     mean squared gradient of a coordinate, by input and averaged over its kernels: the mean
+             of minus the second derivative; inputs seldom visited borrow from all others
+    powers   so that all neighbours exchange states equally often, from 1 to LEAST_POWER
+
+Chains start from the prior, with subsets of all sizes; the power of the likelihood rises in the
+first third of the tuning, so that each finds its own mode.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ardvark.errors import InputError
+from ardvark.inference.mixture.conditional import (
+    Metric,
+    Point,
+    Work,
+    density,
+    draw_rates,
+    fill_rows,
+    gather,
+    hmc,
+    log_labels,
+    log_weights,
+    make_work,
+    pack,
+)
+from ardvark.inference.mixture.conditional_jumps import MOVES, jump
+from ardvark.inference.mixture.kernels import Problem, at_power, fill_prior
+from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
+from ardvark.inference.sites.arrays import Array, Index, Mask
+
+__all__ = ["ConditionalChain", "Effort", "run_conditional_chains", "sweep"]
+
+TARGET = 0.8  # acceptance of HMC
+LEAST_POWER = 0.02  # of the last rung, and where a chain without a ladder begins
+BORROWED = 20.0  # gradients that an input borrows from all others
+
+
+class Effort(NamedTuple):
+    """What a sweep does."""
+
+    jumps: int
+    leapfrogs: int  # on average
+
+
+class Record(NamedTuple):
+    """What a stretch of a chain leaves, in place."""
+
+    visited: Any  # (sweep, input)
+    stored: Point  # (draw, ...)
+    log_t: Any  # Σ_n log P(t_n | x_n) of each sweep
+    counts: Any  # (2, move, size before it): tried, accepted
+    swaps: Any  # (gap,)
+    hmc: Any  # sum of acceptances, divergences
+
+
+class ConditionalChain(NamedTuple):
+    """What a chain leaves: points (draw, ...), the subset of each sweep, how it moved."""
+
+    states: Point
+    visited: Mask  # (sweep, input), tuning left out
+    log_t: Array
+    tried: Index  # (move, size before it)
+    accepted: Index
+    powers: Array
+    swaps: Array
+    hmc_accepted: float
+    divergences: int
+    step: float
+
+
+def run_conditional_chains(
+    p: Problem,
+    n_classes: int,
+    n_kernels: int,
+    plan: Plan,
+    *,
+    effort: Effort,
+    rungs: int = 1,
+    chains: int = 4,
+    seed: int = 0,
+) -> list[ConditionalChain]:
+    """Run chains in threads; what they draw does not depend on how many run at a time."""
+    streams = np.random.SeedSequence(seed).spawn(chains)
+    shares = np.linspace(0.0, 1.0, chains) if chains > 1 else np.array([0.5])
+
+    def chain(number: int, watch: Watch) -> ConditionalChain:
+        rng = np.random.default_rng(streams[number])
+        walker = _begin(rng, p, n_classes, n_kernels, shares[number], rungs)
+        walker.go(plan.tune, 0, effort, True, watch)
+        return walker.go(plan.draws * plan.thin, plan.draws, effort, False, watch)
+
+    return in_threads(chain, chains)
+
+
+@dataclass(slots=True, eq=False)
+class _Walker:
+    """A chain on its way."""
+
+    rng: np.random.Generator
+    p: Problem
+    points: Point  # (rung, ...)
+    metrics: Metric
+    powers: Array
+
+    def go(
+        self, sweeps: int, draws: int, effort: Effort, tuning: bool, watch: Watch
+    ) -> ConditionalChain:
+        """Make sweeps, and store draws among them."""
+        rungs, n_classes, n_kernels = self.points.B.shape
+        n_inputs, n_rows = self.p.z.shape
+        record = Record(
+            np.empty((sweeps, n_inputs), np.bool_),
+            _room(draws, n_classes, n_kernels, n_inputs),
+            np.empty(sweeps),
+            np.zeros((2, len(MOVES), n_inputs + 1), np.int64),
+            np.zeros(rungs - 1),
+            np.zeros(2),
+        )
+        work = make_work(n_classes, n_kernels, n_inputs, n_rows)
+        run_rungs(
+            self.rng, self.p, self.points, self.metrics, self.powers, effort, tuning, record,
+            work, watch,
+        )  # fmt: skip
+        go_on(watch)
+        if not np.isfinite(record.log_t).all():
+            raise InputError(
+                "a chain of the mixture has met numbers that are not finite. Look at the scale and "
+                "the ties of the columns of X, and at `resolution`."
+            )
+        made = max(sweeps, 1)
+        return ConditionalChain(
+            record.stored, record.visited, record.log_t, record.counts[0], record.counts[1],
+            self.powers.copy(), record.swaps / made, float(record.hmc[0] / made),
+            int(record.hmc[1]), float(self.metrics.step[0, 0]),
+        )  # fmt: skip
+
+
+def _room(number: int, n_classes: int, n_kernels: int, n_inputs: int) -> Point:
+    return Point(
+        np.zeros((number, n_inputs), np.bool_),
+        np.zeros((number, n_classes)),
+        np.zeros((number, n_classes, n_kernels)),
+        np.zeros((number, n_inputs, n_kernels)),
+        np.ones((number, n_inputs, n_kernels)),
+        np.ones((number, n_inputs)),
+    )
+
+
+def _begin(
+    rng: np.random.Generator, p: Problem, n_classes: int, n_kernels: int, share: float, rungs: int
+) -> _Walker:
+    """Begin with about that share of the inputs, coefficients from the prior."""
+    n_inputs = len(p.z)
+    points = _room(rungs, n_classes, n_kernels, n_inputs)
+    points.on[:] = rng.random((rungs, n_inputs)) < share
+    points.A[:] = np.log(rng.gamma(1.0, size=points.A.shape))
+    points.B[:] = np.log(rng.gamma(1.0, size=points.B.shape))
+    fill_points(rng, p, points)
+    metrics = Metric(
+        np.full((rungs, 1), 0.3) * np.array([1.0, 0.0, 0.0]),
+        np.full((rungs, n_inputs + 1, 2), 4.0),
+        np.zeros((rungs, n_inputs + 1, 2)),
+        np.zeros((rungs, n_inputs + 1)),
+    )
+    return _Walker(rng, p, points, metrics, LEAST_POWER ** np.linspace(0.0, 1.0, rungs))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_points(rng: Any, p: Problem, points: Point) -> None:
+    """Draw coefficients of every input from the prior."""
+    for t in range(points.on.shape[0]):
+        for j in range(p.z.shape[0]):
+            points.beta[t, j] = fill_prior(
+                rng, p.shape, p.g, p.h[j], p.floor, points.mean[t, j], points.tau[t, j]
+            )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def one_point(s: Point, t: int) -> Point:
+    """View one of several points."""
+    return Point(s.on[t], s.A[t], s.B[t], s.mean[t], s.tau[t], s.beta[t])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def one(m: Metric, t: int) -> Metric:
+    """View the metric of one rung."""
+    return Metric(m.step[t], m.mass[t], m.total[t], m.seen[t])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def copy_point(source: Point, target: Point) -> None:
+    """Copy a point."""
+    target.on[:], target.A[:], target.B[:] = source.on, source.A, source.B
+    target.mean[:], target.tau[:], target.beta[:] = source.mean, source.tau, source.beta
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sweep(
+    rng: Any, p: Problem, s: Point, metric: Metric, effort: Effort, counts: Any, work: Work
+) -> Any:
+    """One sweep; the chance with which HMC was accepted, and log P(t | x) at the end."""
+    rate = hmc(rng, p, s, metric, effort.leapfrogs, work)
+    draw_rates(rng, p, s)
+    log_weights(s, work.log_w)
+    fill_rows(p, s, -1, work.rows)
+    now = np.empty(1)
+    now[0] = p.power * log_labels(p.label, work.log_w, work.rows, work.slope, work.by_weight)
+    for _ in range(effort.jumps):
+        move, size = int(rng.random() * len(MOVES)), int(s.on.sum())
+        counts[0, move, size] += 1
+        counts[1, move, size] += jump(rng, p, s, move, now, work)
+    return rate, now[0] / p.power
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn(
+    s: Point, p: Problem, metric: Metric, rate: float, i: int, sweeps: int, work: Work
+) -> None:
+    """Settle step and masses after sweep i of the tuning."""
+    rise = sweeps // 3
+    time = i - rise if i >= rise else i
+    metric.step[0] *= math.exp((max(rate, 0.0) - TARGET) / math.sqrt(1.0 + time))
+    number = pack(s, work.q)
+    density(p, s, work.q[:number], work.grad[:number], work)
+    gather(s, metric, work.grad)
+    if i in (rise // 2, rise):  # what was seen at lower powers is forgotten
+        metric.total[:] = 0.0
+        metric.seen[:] = 0.0
+    elif i % 50 == 49 and i < 0.8 * sweeps:
+        set_masses(metric)
+    if i >= 0.9 * sweeps:
+        metric.step[1] += math.log(metric.step[0])
+        metric.step[2] += 1.0
+        if i == sweeps - 1:
+            metric.step[0] = math.exp(metric.step[1] / metric.step[2])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def set_masses(metric: Metric) -> None:
+    """Make masses of the gradients gathered so far."""
+    last = metric.seen.shape[0] - 1
+    metric.mass[last] = 1.0 + metric.total[last] / max(metric.seen[last], 1.0)
+    number = metric.seen[:last].sum()
+    for i in range(2):
+        usual = metric.total[:last, i].sum() / max(number, 1.0)
+        for j in range(last):
+            given = metric.total[j, i] + BORROWED * usual
+            metric.mass[j, i] = 1.0 + given / (metric.seen[j] + BORROWED)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_rungs(
+    rng: Any,
+    p: Problem,
+    points: Point,
+    metrics: Metric,
+    powers: Any,
+    effort: Effort,
+    tuning: bool,
+    record: Record,
+    work: Work,
+    watch: Any,
+) -> None:
+    """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1."""
+    rungs, sweeps, kept = powers.shape[0], record.visited.shape[0], 0
+    thin = sweeps // max(record.stored.on.shape[0], 1)
+    place, energy, swaps = np.arange(rungs), np.empty(rungs), np.zeros(rungs - 1)
+    spare = np.zeros_like(record.counts)
+    rise = sweeps // 3 if tuning else 0
+    for i in range(sweeps):
+        if watch[STOP]:
+            return
+        watch[DONE] += 1
+        for t in range(rungs):
+            power = powers[t] * (LEAST_POWER ** (1.0 - i / rise) if i < rise else 1.0)
+            problem, here, metric = at_power(p, power), one_point(points, place[t]), one(metrics, t)
+            counts = record.counts if t == 0 else spare
+            rate, energy[t] = sweep(rng, problem, here, metric, effort, counts, work)
+            if tuning:
+                learn(here, problem, metric, rate, i, sweeps, work)
+            if t == 0:
+                record.hmc[0] += max(rate, 0.0)
+                record.hmc[1] += rate < 0.0
+        if i >= rise:
+            swap(rng, powers, place, energy, swaps)
+            record.swaps[:] += swaps
+            if tuning and rungs > 1:
+                gap = np.log(powers[:-1] / powers[1:])
+                gap *= np.exp((swaps - swaps.mean()) / math.sqrt(i - rise + 1.0))
+                powers[1:] = LEAST_POWER ** (np.cumsum(gap) / gap.sum())
+        here = one_point(points, place[0])
+        record.visited[i] = here.on
+        record.log_t[i] = energy[0]
+        if (i + 1) % thin == 0 and kept < record.stored.on.shape[0]:
+            copy_point(here, one_point(record.stored, kept))
+            kept += 1
+    reorder(points, place)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def swap(rng: Any, powers: Any, place: Any, energy: Any, swaps: Any) -> None:
+    """Try to exchange the states of neighbours on the ladder; `place` says who is where."""
+    for t in range(place.shape[0] - 1):
+        ratio = (powers[t] - powers[t + 1]) * (energy[t + 1] - energy[t])
+        yes = math.log(rng.random()) < ratio
+        swaps[t] = yes
+        if yes:
+            place[t], place[t + 1] = place[t + 1], place[t]
+            energy[t], energy[t + 1] = energy[t + 1], energy[t]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def reorder(points: Point, place: Any) -> None:
+    """Put the point at each power to its place."""
+    before = Point(
+        points.on[place], points.A[place], points.B[place],
+        points.mean[place], points.tau[place], points.beta[place],
+    )  # fmt: skip
+    for t in range(place.shape[0]):
+        copy_point(one_point(before, t), one_point(points, t))

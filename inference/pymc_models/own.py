@@ -1,0 +1,25 @@
+"""A user's own model at the public doors: a `pm.Model`, or a model of bambi, which has one inside.
+
+bambi keeps its graph in `model.backend.model` once `model.build()` has made it. It is recognised by
+these two names and never imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["as_pymc", "is_bambi"]
+
+
+def is_bambi(model: Any) -> bool:
+    """Whether this is a model of bambi."""
+    return hasattr(model, "backend") and callable(getattr(model, "build", None))
+
+
+def as_pymc(model: Any) -> Any:
+    """Give the graph of a model of bambi, which is built if it was not; all else as it is."""
+    if not is_bambi(model):
+        return model
+    if model.backend is None:
+        model.build()
+    return model.backend.model

@@ -1,0 +1,100 @@
+"""Draws from a model's prior and of its data, and what a point of the posterior is summed up by.
+
+Simulation-based calibration needs many data sets of one graph: everything is compiled once, every
+replication has a seed of its own, and simulated data take the place of the observed ones in the
+`pm.Data` that the likelihood reads, so that nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from pymc.logprob.basic import conditional_logp
+from pymc.pytensorf import compile as compile_random
+from pymc.pytensorf import find_rng_nodes, reseed_rngs
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from ardvark.errors import InputError
+from ardvark.inference.pymc_models.compile import built_once, compile_graph, quick
+from ardvark.inference.sites.arrays import Array
+
+__all__ = ["Simulator"]
+
+
+class Simulator:
+    """The generative side of a `pm.Model`: (θ, w, t) ~ p(θ) p(w | θ) p(t | w, θ)."""
+
+    def __init__(self, model: Any, predictor: str | None = None) -> None:
+        if model.potentials:
+            name = model.potentials[0].name
+            raise InputError(f"the model has the potential {name!r}: its prior cannot be simulated")
+        self.model = model
+        self.free = [rv.name for rv in model.free_RVs]
+        self.places = {rv.name: _place_of(model, rv) for rv in model.observed_RVs}
+        # The zoo's predictors are called `eta`.
+        known = [name for name in (predictor, "eta") if name in model.named_vars]
+        self.predictor = known[0] if known else None
+
+    def draw(self, seed: np.random.SeedSequence) -> tuple[dict[str, Array], dict[str, Array]]:
+        """One draw of the free variables and of the data; the same seed, the same draw."""
+        function, generators = self._draw
+        reseed_rngs(generators, seed.generate_state(4).tolist())
+        values = [np.array(value) for value in function()]
+        split = len(self.free)
+        free = dict(zip(self.free, values[:split], strict=True))
+        return free, dict(zip(self.places, values[split:], strict=True))
+
+    @contextmanager
+    def observing(self, data: Mapping[str, Array]) -> Iterator[None]:
+        """Put simulated data in the place of the observed, and the observed back afterwards."""
+        before = {name: place.get_value() for name, place in self.places.items()}
+        try:
+            for name, value in data.items():
+                place = self.places[name]
+                place.set_value(np.asarray(value).astype(place.dtype).reshape(before[name].shape))
+            yield
+        finally:
+            for name, value in before.items():
+                self.places[name].set_value(value)
+
+    def sums(self, point: Mapping[str, Array]) -> dict[str, float]:
+        """Log prior, log likelihood of the present data and the first predictor, at one point."""
+        values = self._sums(*(np.asarray(point[name]) for name in self.free))
+        names = ["log_prior", "log_likelihood", "first_predictor"]
+        return {n: float(v) for n, v in zip(names[: len(values)], values, strict=True)}
+
+    @built_once
+    def _draw(self) -> tuple[Callable[[], list[Array]], list[Any]]:
+        variables = [*self.model.free_RVs, *self.model.observed_RVs]
+        with quick():
+            function = compile_random([], variables, mode="FAST_COMPILE")
+        return function, find_rng_nodes(variables)
+
+    @built_once
+    def _sums(self) -> Callable[..., list[Array]]:
+        model = self.model
+        inputs = {rv: rv.clone() for rv in model.free_RVs}
+        seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        terms = list(conditional_logp({**inputs, **seen}).values())
+        split = len(inputs)
+        outputs = [sum(t.sum() for t in terms[:split]), sum(t.sum() for t in terms[split:])]
+        if self.predictor is not None:
+            (eta,) = clone_replace([model[self.predictor]], inputs)
+            outputs.append(eta.ravel()[0])
+        return compile_graph(list(inputs.values()), outputs)
+
+
+def _place_of(model: Any, rv: Any) -> Any:
+    """Find the `pm.Data` that holds the observed values of a variable."""
+    shared = [v for v in ancestors([model.rvs_to_values[rv]]) if isinstance(v, SharedVariable)]
+    if len(shared) != 1:
+        raise InputError(
+            f"the observed {rv.name!r} must be held by one pm.Data, so that simulated values can "
+            f"take its place; found {len(shared)}. Write observed=pm.Data('t_observed', t)."
+        )
+    return shared[0]

@@ -1,0 +1,261 @@
+"""One executor for every loop of many fits: this process, some processes, or a cluster.
+
+    executor=None                  one task after the other, here
+    executor=4                     four processes of this machine (joblib's loky)
+    executor=client                a Dask cluster by its Client, or by its address "tcp://host:8786"
+    executor=pool                  anything with submit(function, *arguments) -> Future
+
+    results = run_tasks(work, tasks, executor)        # [work(task) for task in tasks]
+
+The results come in the order of the tasks and are the same to the last bit whatever the executor:
+a task has all it depends on, its seed too (`seed_of`), and BLAS has one thread everywhere, since
+its sums depend on how many it has. One task runs at a time in each process: PyTensor's settings are
+global. A task whose worker was lost is run again. Warnings of a task are given by this process.
+
+The work is sent as bytes, and a worker keeps what it made of them: a graph is compiled once for all
+tasks of a worker. These bytes go between processes of one run; nothing is read from a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import ExitStack, suppress
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ardvark.errors import InputError
+from ardvark.inference.running.processes import end_with_parent
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["check_executor", "run_tasks", "seed_of"]
+
+IN_FLIGHT = 1024  # tasks handed over and not yet back
+RETRIES = 3  # times that lost workers are replaced
+IDLE = 60  # seconds after which a process without work ends
+WORKS = 4  # that a worker keeps
+ANSWER = 10  # seconds in which a scheduler must answer
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")}
+
+
+def seed_of(seed: int, task: int) -> np.random.SeedSequence:
+    """The seed of one task of many: a stream of its own, whoever runs it and when."""
+    return np.random.SeedSequence(seed, spawn_key=(task,))
+
+
+def check_executor(executor: Any) -> Any:
+    """Refuse what can run nothing; give None for one process."""
+    whole = isinstance(executor, int | np.integer) and not isinstance(executor, bool)
+    if executor is None or (whole and executor == 1):
+        return None
+    address = isinstance(executor, str) and "://" in executor
+    if address or (whole and executor > 1) or callable(getattr(executor, "submit", None)):
+        return executor
+    raise InputError(
+        f"executor must be None, a number of processes, a Dask Client or its address "
+        f"('tcp://host:8786'), or have submit() as in concurrent.futures; got {executor!r}"
+    )
+
+
+def run_tasks[T, R](
+    work: Callable[[T], R],
+    tasks: Iterable[T],
+    executor: Any = None,
+    *,
+    done: Callable[[int, R], None] | None = None,
+) -> list[R]:
+    """Give work(task) of every task, in their order.
+
+    Parameters
+    ----------
+    work
+        A function without side effects; partial functions, closures and callable objects may go to
+        other processes too.
+    tasks
+        Arguments, each with all that its result depends on.
+    executor
+        See above.
+    done
+        Called here with the number of a task and its result, as they come.
+    """
+    where = check_executor(executor)
+    told = done or (lambda number, result: None)
+    if where is not None:
+        return _elsewhere(work, tasks, where, told)
+    results = []
+    for number, task in enumerate(tasks):
+        results.append(_single_threaded(work, task))
+        told(number, results[-1])
+    return results
+
+
+def _single_threaded[T, R](work: Callable[[T], R], task: T) -> R:
+    with threadpool_limits(1, "blas"):
+        return work(task)
+
+
+# Here -------------------------------------------------------------------------------------------
+
+
+class _Sent(NamedTuple):
+    """Work as bytes, the name under which a worker keeps what it made of them, and who sent it."""
+
+    name: str
+    content: bytes
+    sender: int  # number of the process
+
+
+def _packed(work: Callable[..., Any]) -> _Sent:
+    import cloudpickle
+
+    try:
+        content = cloudpickle.dumps(work)
+    except Exception as error:
+        raise InputError(
+            f"executor: the work cannot be sent to another process ({error}). Functions of a "
+            "module, functools.partial of them and models can."
+        ) from error
+    return _Sent(hashlib.sha256(content).hexdigest(), content, os.getpid())
+
+
+def _elsewhere(
+    work: Callable[..., Any], tasks: Iterable[Any], where: Any, told: Callable[[int, Any], None]
+) -> list[Any]:
+    """Hand the tasks to an executor; those of lost processes again, to new ones."""
+    sent, numbered = _packed(work), list(enumerate(tasks))
+    answers: dict[int, _Answer] = {}
+    with ExitStack() as stack:
+        for losses in count():
+            pool = _pool(where, stack)
+            left = ((number, task) for number, task in numbered if number not in answers)
+            try:
+                for number, answer in _completed(pool, sent, left):
+                    answers[number] = answer
+                    told(number, answer.result)
+                break
+            except BrokenExecutor:
+                if losses == RETRIES or not isinstance(where, int | np.integer):
+                    raise
+                lost = len(numbered) - len(answers)
+                text = f"executor: a process was lost; {lost} tasks are given to new ones"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+            except BaseException:
+                if isinstance(where, int | np.integer):
+                    pool.shutdown(wait=False, kill_workers=True)
+                raise
+    for number in range(len(numbered)):
+        for text, category, file, line in answers[number].heard:
+            warnings.warn_explicit(text, category, file, line)
+    return [answers[number].result for number in range(len(numbered))]
+
+
+def _pool(where: Any, stack: ExitStack) -> Any:
+    """Something with submit(), as in concurrent.futures."""
+    if isinstance(where, int | np.integer):
+        from joblib.externals.loky import get_reusable_executor
+
+        return get_reusable_executor(
+            max_workers=int(where), timeout=IDLE, env=ONE_THREAD,
+            initializer=end_with_parent, initargs=(os.getpid(),),
+        )  # fmt: skip
+    if isinstance(where, str):
+        where = stack.enter_context(_client(where))
+    return where.get_executor(pure=False) if hasattr(where, "get_executor") else where
+
+
+def _client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            f"executor: {address} is the address of a Dask scheduler, and Dask is not installed: "
+            "install ardvark[cluster]"
+        ) from error
+    try:
+        return Client(address, timeout=ANSWER, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise InputError(f"executor: no Dask scheduler answers at {address}") from error
+
+
+def _completed(
+    pool: Any, sent: _Sent, tasks: Iterator[tuple[int, Any]]
+) -> Iterator[tuple[int, _Answer]]:
+    """Give number and answer of each task as it comes; at an error the others are called off."""
+    pending: dict[Future[_Answer], int] = {}
+    try:
+        while True:
+            for number, task in islice(tasks, IN_FLIGHT - len(pending)):
+                pending[pool.submit(_call, sent, task)] = number
+            if not pending:
+                return
+            finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in sorted(finished, key=pending.__getitem__):
+                yield pending[future], future.result()
+                del pending[future]
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+# There ------------------------------------------------------------------------------------------
+
+
+class _Answer(NamedTuple):
+    result: Any
+    heard: list[tuple[str, type[Warning], str, int]]
+
+
+_ONE_AT_A_TIME = threading.RLock()
+_WORKS: dict[str, Callable[..., Any]] = {}  # by name, the last few
+_DIRECTORY: list[int] = []  # handle of the lock of this process's own compile directory
+
+
+def _call(sent: _Sent, task: Any) -> _Answer:
+    """Run one task in a worker."""
+    with _ONE_AT_A_TIME:
+        if os.getpid() != sent.sender and "pytensor" not in sys.modules and not _DIRECTORY:
+            _take_directory()
+        if sent.name not in _WORKS:
+            import cloudpickle
+
+            if len(_WORKS) == WORKS:
+                del _WORKS[next(iter(_WORKS))]
+            _WORKS[sent.name] = cloudpickle.loads(sent.content)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            result = _single_threaded(_WORKS[sent.name], task)
+    said = [(str(w.message), w.category, w.filename, w.lineno) for w in heard]
+    return _Answer(result, said)
+
+
+def _take_directory() -> None:
+    """Have PyTensor compile in a directory that no other process has: workers need not wait.
+
+    Directories are numbered, and one whose process has ended is taken by the next.
+    """
+    flags = os.environ.get("PYTENSOR_FLAGS", "")
+    if sys.platform == "win32" or "compiledir" in flags:
+        return
+    home = Path.home() / ".pytensor" / f"ardvark-workers-{platform.node()}"
+    home.mkdir(parents=True, exist_ok=True)
+    for number in count():
+        handle = os.open(home / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _DIRECTORY.append(handle)
+            own = f"base_compiledir={home / str(number)}"
+            os.environ["PYTENSOR_FLAGS"] = f"{flags},{own}" if flags else own
+            return
+        os.close(handle)

@@ -1,0 +1,38 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox>=2025.2.9"]
+# ///
+"""Tasks for those who use nox; the Makefile has the same and more."""
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+
+
+@nox.session(python=["3.12", "3.13", "3.14"])
+def tests(session: nox.Session) -> None:
+    """Run the tests."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the site."""
+    session.install("-e", ".[docs]")
+    session.run("python", "-m", "sphinx", "-W", "-b", "html", "docs", "docs/_build/html")
+
+
+@nox.session(python="3.12", default=False)
+def lowest(session: nox.Session) -> None:
+    """Run the README's code with the oldest versions that pyproject.toml allows."""
+    oldest = ["--only-binary", ":all:", "--resolution", "lowest-direct"]
+    session.install(*oldest, "-r", "pyproject.toml", "pytest>=8.3", "pytest-timeout>=2.3")
+    session.install("--no-deps", ".")
+    readme = "tests/project/test_documents.py"
+    session.run("python", "-m", "pytest", readme, "-k", "readme_code", "-W", "default")
+
+
+if __name__ == "__main__":
+    nox.main()

@@ -1,0 +1,1 @@
+"""The experiments of the papers: data set, split, model, method, published figure."""

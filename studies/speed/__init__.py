@@ -1,0 +1,1 @@
+"""Speeds: `bench` against named peers (`peers/`), samplers by effective draws per second."""

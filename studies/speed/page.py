@@ -1,0 +1,121 @@
+"""The page of speeds, `docs/speeds.md`, made of `studies/results/bench.json` and of nothing else.
+
+    python -m ardvark.studies.speed.page
+
+A test holds the page against the record, so no figure can stand in it that was not measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ardvark.studies.speed import record
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "speeds.md"
+MARK = "†"
+HEAD = """# Speeds
+
+Made by `python -m ardvark.studies.speed.page` from `studies/results/bench.json`, which `make bench`
+writes. CPU seconds, one BLAS thread, fresh processes in turns with the peer. A ratio is the peer's
+cost over Ardvark's (above 1: Ardvark is cheaper), the geometric mean over the turns with its
+standard error; less than 1.5 either way is no difference. Cost is per step for the ARD paths and
+per effective draw of the worst weight for NUTS (there "steps" are effective draws, and everything
+from `av.fit` counts). What each task is: the first lines of `studies/speed/bench.py`, and
+`nuts_speed.py`.
+"""
+LOADED = f"""
+{MARK} Measured while other work ran on the machine: CPU seconds are too large, and ratios uncertain
+beyond their error.
+"""
+
+
+def page(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD, _peers(rows.get("bench", [])), _growth(rows.get("growth", []))]
+    every = [row for table in rows.values() for row in table]
+    if any(row["loaded"] for row in every):
+        parts.append(LOADED)
+    parts.append(_machines(every))
+    return "\n".join(part for part in parts if part)
+
+
+def _peers(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        "## Against named peers\n",
+        "| task | contestant | CPU ms | steps | ratio | goal |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    before = ""
+    for row in sorted(rows, key=lambda row: (row["task"], row["peer"] != "ardvark")):
+        task = "" if row["task"] == before else row["task"]
+        before = row["task"]
+        name = row["version"] or row["peer"]  # the version has the name in it
+        cells = [task, name, *_figures(row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _figures(row: Mapping[str, Any]) -> list[str]:
+    if row["cpu_seconds"] is None:
+        return ["", "", row["note"], ""]
+    mark = f" {MARK}" if row["loaded"] else ""
+    ratio = goal = ""
+    if row["ratio"] is not None:
+        error = f" ± {row['ratio_error']:.1g}" if row["ratio_error"] is not None else " (one turn)"
+        ratio = f"{row['ratio']:.3g}{error}{mark}"
+        if row["goal"] is not None:
+            goal = f"{row['goal']:.3g}, {'met' if row['ratio'] >= row['goal'] else 'missed'}"
+    steps = "" if row["steps"] is None else str(row["steps"])
+    note = f" ({row['note']})" if row["note"] else ""
+    return [f"{1e3 * row['cpu_seconds']:.4g}{mark}", steps + note, ratio, goal]
+
+
+def _growth(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    lines = [
+        "## Growth\n",
+        "Time against rows N, weights d and hyperparameters θ over two decades, the exponent of",
+        "the upper one (`python -m ardvark.studies.speed.growth` says what is expected).\n",
+        "| what | grows | exponent | expected | sizes | CPU ms |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        mark = f" {MARK}" if row["loaded"] else ""
+        sizes = ", ".join(map(str, row["sizes"]))
+        times = ", ".join(f"{1e3 * s:.3g}" for s in row["cpu_seconds"])
+        lines.append(
+            f"| {row['what']} | {row['grows']} | {row['exponent']:.2f}{mark} | {row['expected']:g} "
+            f"| {sizes} | {times} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _machines(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = ["## Measured on\n"]
+    texts = dict[str, list[float]]()
+    for row in rows:
+        on = row["measured"]
+        versions = ", ".join(f"{name} {number}" for name, number in on["versions"].items())
+        text = (
+            f"- {on['date']}, commit {on['commit']}: {on['processor']}, {on['cores']} cores; "
+            f"Python {on['python']}, {versions}"
+        )
+        texts.setdefault(text, []).append(on["load"])
+    lines += [f"{text}; load {min(loads):g} to {max(loads):g}." for text, loads in texts.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(record.read()))
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

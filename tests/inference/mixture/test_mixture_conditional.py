@@ -1,0 +1,344 @@
+"""The mixture under P(t | x) in machine code: density, gradient, jumps, chains, planted faults."""
+
+import numpy as np
+import pytensor
+import pytest
+from scipy import stats
+from scipy.special import logsumexp, softmax
+
+import ardvark as av
+from ardvark.inference.mixture.background import Evidence
+from ardvark.inference.mixture.conditional import (
+    Point,
+    density,
+    draw_rates,
+    hmc,
+    log_weights,
+    make_work,
+    pack,
+)
+from ardvark.inference.mixture.conditional_chains import (
+    Effort,
+    _begin,
+    one,
+    one_point,
+    run_conditional_chains,
+    sweep,
+)
+from ardvark.inference.mixture.conditional_jumps import (
+    POWERS,
+    SHARES,
+    Coefficients,
+    draw_new,
+    fill_base,
+    jump_ratio,
+    log_v,
+    soft_statistics,
+)
+from ardvark.inference.mixture.kernels import rate_proposal
+from ardvark.inference.mixture.run import conditional_posterior, read_mixture
+from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.samplers.chain_statistics import ess_mean
+from ardvark.models.mixture import rbf_mixture
+
+A, G = 2.0, 0.2
+CLASSES, KERNELS, INPUTS, ROWS = 3, 3, 4, 12
+
+
+def problem_of(model):
+    read = read_mixture(model, "reversible_jump", av.ReversibleJump())
+    return read.problem(Evidence(*np.zeros((2, len(read.z))))), read
+
+
+class Graph:
+    """A graph with columns of unlike units, and its logp at natural values."""
+
+    def __init__(self):
+        rng = np.random.default_rng(3)
+        self.X = rng.normal(size=(ROWS, INPUTS)) * [1, 5, 0.1, 1] + [0, 3, 0, -2]
+        self.t = np.array([0, 1, 2] * 4)
+        self.model = rbf_mixture(
+            self.X, self.t, n_kernels=KERNELS, expected_inputs=1.7, target="conditional"
+        )
+        self.p, self.read = problem_of(self.model)
+        with pytensor.config.change_flags(cxx=""):
+            self.logp = self.model.compile_logp(jacobian=False, mode="FAST_COMPILE")
+        self.work = make_work(CLASSES, KERNELS, INPUTS, ROWS)
+
+    def point(self, seed, share=0.5) -> Point:
+        walker = _begin(np.random.default_rng(seed), self.p, CLASSES, KERNELS, share, 1)
+        return one_point(walker.points, 0)
+
+    def __call__(self, s: Point) -> float:
+        """The graph's log density in its own units, no Jacobians."""
+        prior = self.read.prior
+        spread = prior.spread[:, None]
+        floor = (prior.resolution * prior.spread) ** 2
+
+        def simplex(x):
+            return x[..., :-1] - x.mean(axis=-1, keepdims=True)
+
+        natural = {
+            "included": s.on.astype(int),
+            "class_probability_simplex__": simplex(s.A),
+            "kernel_probability_simplex__": simplex(s.B),
+            "kernel_mean": prior.centre[:, None] + spread * s.mean,
+            "kernel_precision_log__": np.log(s.tau / spread**2),
+            "kernel_rate_interval__": np.log(s.beta * prior.spread**2 - floor),
+        }
+        values = [self.model.rvs_to_values[rv].name for rv in self.model.free_RVs]
+        return float(self.logp({name: natural[name] for name in values}))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return Graph()
+
+
+def copied(s: Point) -> Point:
+    return Point(*(part.copy() for part in s))
+
+
+# --- density and gradient ----------------------------------------------------------------------
+
+
+def at(graph, s):
+    number = pack(s, graph.work.q)
+    q, grad = graph.work.q[:number].copy(), np.empty(number)
+    return density(graph.p, s, q, grad, graph.work), q, grad
+
+
+def test_density_is_that_of_the_graph_with_the_jacobians_of_its_coordinates(graph):
+    """Differences at one subset and rates; A and B have a common part that the graph has not."""
+    for seed in range(8):
+        s, other = graph.point(seed), graph.point(seed + 100)
+        other.on[:], other.beta[:] = s.on, s.beta
+        other.mean[~s.on], other.tau[~s.on] = s.mean[~s.on], s.tau[~s.on]
+
+        def expected(x):
+            more = sum((part - np.exp(part)).sum() for part in (x.A, x.B))
+            return graph(x) + more + np.log(x.tau[x.on]).sum()
+
+        found = at(graph, s)[0] - at(graph, other)[0]
+        assert found == pytest.approx(expected(s) - expected(other), abs=1e-8)
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["usual", "underflow"])
+def test_gradient_is_that_of_differences(graph, far):
+    for seed in range(4):
+        s = graph.point(seed, 0.7)
+        if far:
+            s.tau[:] *= 300
+            s.B[:, 0] -= 40
+        _, q, grad = at(graph, s)
+        if far:
+            assert np.abs(graph.work.rows).max() > 800  # e^-800 is 0
+        for i in range(len(q)):
+            near = []
+            for sign in (-1, 1):
+                moved, room = q.copy(), np.empty_like(q)
+                moved[i] += sign * 1e-5
+                near.append(density(graph.p, copied(s), moved, room, graph.work))
+            slope = (near[1] - near[0]) / 2e-5
+            assert grad[i] == pytest.approx(slope, rel=1e-5, abs=1e-4 if far else 1e-6)
+
+
+# --- jumps -------------------------------------------------------------------------------------
+
+
+def base(graph, s, old):
+    log_weights(s, graph.work.log_w)
+    fill_base(graph.p, s, old, graph.work)
+    return graph.work.other.copy()
+
+
+def of(s, j):
+    return Coefficients(s.mean[j].copy(), s.tau[j].copy(), s.beta[j : j + 1].copy())
+
+
+def by_scipy(p, j, r, c):
+    """Log of prior over proposal."""
+    law = stats.gamma(G, scale=1 / p.h[j])
+    log_p = law.logpdf(c.beta[0]) - law.logsf(p.floor)
+    log_p += stats.gamma.logpdf(c.tau, A, scale=1 / c.beta[0]).sum()
+    log_p += stats.norm.logpdf(c.mean).sum()
+    parts = [log_p]
+    n, centre, scatter = soft_statistics(p.z[j], r)
+    for power in POWERS[1:]:
+        m, sum_of_squares = power * n, power * scatter
+        u, scale, _ = rate_proposal(m, sum_of_squares, A, G, p.h[j], p.floor)
+        log_beta, low = np.log(c.beta[0]), np.log(p.floor)
+        log_q = stats.t.logpdf(log_beta, 4, u, scale) - stats.t.logsf(low, 4, u, scale) - log_beta
+        shape, rate = A + np.maximum(m - 1, 0) / 2, c.beta[0] + sum_of_squares / 2
+        log_q += stats.gamma.logpdf(c.tau, shape, scale=1 / rate).sum()
+        middle, sd = m * c.tau * centre / (1 + m * c.tau), (1 + m * c.tau) ** -0.5
+        parts.append(log_q + stats.norm.logpdf(c.mean, middle, sd).sum())
+    return log_p - logsumexp(parts, b=SHARES)
+
+
+def test_proposal_is_the_one_whose_density_the_ratio_has(graph):
+    """Against scipy, and as a law: prior over proposal has mean 1 under the proposal."""
+    s = graph.point(5, 0.6)
+    j = int(np.flatnonzero(~s.on)[0])
+    r = base(graph, s, -1)
+    rng = np.random.default_rng(1)
+    new = Coefficients(np.empty(KERNELS), np.empty(KERNELS), np.empty(1))
+    value = np.empty(20000)
+    for i in range(len(value)):
+        draw_new(rng, graph.p, j, r, new)
+        value[i] = log_v(graph.p, j, r, new)
+        if i < 20:
+            assert value[i] == pytest.approx(by_scipy(graph.p, j, r, new), abs=1e-8)
+    weight = np.exp(value)
+    assert weight.max() <= 1 / SHARES[0] + 1e-12  # defensive
+    assert abs(weight.mean() - 1) < 4 * weight.std() / np.sqrt(len(weight))
+    assert weight.std() / np.sqrt(len(weight)) < 0.02
+
+
+@pytest.mark.parametrize("kind", ["birth", "death", "exchange", "renewal"])
+def test_ratio_of_a_jump_is_that_of_the_graph_and_the_way_back_undoes_it(graph, kind):
+    p, work = graph.p, graph.work
+    for seed in range(6):
+        s = graph.point(seed, 0.5)
+        s.on[:2] = True, False
+        out, inside = np.flatnonzero(~s.on), np.flatnonzero(s.on)
+        new = -1 if kind == "death" else int(out[0])
+        old = -1 if kind == "birth" else int(inside[0])
+        new = old if kind == "renewal" else new
+        there = copied(s)
+        if new >= 0:
+            fresh = graph.point(seed + 50)
+            for part in ("mean", "tau", "beta"):
+                getattr(there, part)[new] = getattr(fresh, part)[new]
+        if old >= 0:
+            there.on[old] = False
+        if new >= 0:
+            there.on[new] = True
+        r = base(graph, s, old)
+        ratio, after = jump_ratio(p, s, new, old, of(there, new), of(s, old), work)
+        base(graph, there, new)
+        back, before = jump_ratio(p, there, old, new, of(s, old), of(there, new), work)
+        assert ratio + back == pytest.approx(0, abs=1e-9)
+        # In the graph's one space the coefficients that enter were there before, from the prior.
+        start = copied(s)
+        if kind in ("birth", "exchange"):
+            for part in ("mean", "tau", "beta"):
+                getattr(start, part)[new] = getattr(there, part)[new]
+        expected = graph(there) - graph(start)
+        if kind == "renewal":  # the prior of what changes is in V
+            for sign, point in ((-1, there), (1, s)):
+                law = stats.gamma(G, scale=1 / p.h[new])
+                c = of(point, new)
+                expected += sign * law.logpdf(c.beta[0])
+                expected += sign * stats.gamma.logpdf(c.tau, A, scale=1 / c.beta[0]).sum()
+                expected += sign * stats.norm.logpdf(c.mean).sum()
+        expected += by_scipy(p, new, r, of(there, new)) if new >= 0 else 0
+        expected -= by_scipy(p, old, r, of(s, old)) if old >= 0 else 0
+        size = s.on.sum()
+        if kind == "birth":
+            expected += np.log((INPUTS - size) / (size + 1))
+        if kind == "death":
+            expected += np.log(size / (INPUTS - size + 1))
+        assert ratio + after - before == pytest.approx(expected, abs=1e-7)
+
+
+# --- chains: the successive-conditional test of Geweke (2004) ----------------------------------
+
+
+def geweke(own_sweep, seed=0, length=8000):
+    """|z| of moments when labels and all else are drawn in turn: the prior must come out."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(6, 2))
+    model = rbf_mixture(X, [0, 1] * 3, n_kernels=2, target="conditional")
+    p, _ = problem_of(model)
+    walker = _begin(rng, p, 2, 2, 0.5, 1)
+    s, metric = one_point(walker.points, 0), one(walker.metrics, 0)
+    metric.step[0], work = 0.8, make_work(2, 2, 2, 6)
+    counts = np.zeros((2, 4, 3), np.int64)
+    seen = np.empty((length, 7))
+    for i in range(length):
+        own_sweep(rng, p, s, metric, counts, work)
+        joint = np.zeros((6, 2))
+        for j in np.flatnonzero(s.on):
+            joint += stats_normal(p.z[j][:, None], s.mean[j], s.tau[j])
+        class_log = np.log(softmax(s.A)) + logsumexp(
+            joint[:, None, :] + np.log(softmax(s.B, axis=1)), axis=2
+        )
+        p.label[:] = rng.random(6) < softmax(class_log, axis=1)[:, 1]
+        on = s.on
+        seen[i] = (
+            on.sum(), softmax(s.A)[0], softmax(s.B, axis=1)[0, 0] ** 2, s.mean[on].sum(),
+            (s.mean[on] ** 2).sum(), np.log(s.tau[on]).sum(), np.log(s.beta[on]).sum(),
+        )  # fmt: skip
+    weight = np.array([1, 2, 1]) * np.exp(p.log_prior)
+    size = weight @ np.arange(3) / weight.sum()
+    law = stats.gamma(G, scale=1 / p.h[0])
+    log_beta = np.log(law.isf((np.arange(200_000) + 0.5) / 200_000 * law.sf(p.floor))).mean()
+    log_tau = stats.loggamma.mean(A) - log_beta
+    exact = [size, 0.5, 1 / 3, 0, 2 * size, 2 * size * log_tau, size * log_beta]
+    error = seen.std(axis=0) / np.sqrt(ess_mean(seen[None]))
+    return np.abs(seen.mean(axis=0) - exact) / error
+
+
+def stats_normal(x, mean, tau):
+    return 0.5 * np.log(tau) - 0.5 * tau * (x - mean) ** 2
+
+
+def test_labels_and_sweeps_in_turn_give_back_the_prior():
+    def right(rng, p, s, metric, counts, work):
+        sweep(rng, p, s, metric, Effort(2, 4), counts, work)
+
+    assert geweke(right).max() < 4
+
+
+def test_a_missing_jacobian_is_caught():
+    """HMC on log τ without the Jacobian τ: a - 1 for a in its prior."""
+
+    def wrong(rng, p, s, metric, counts, work):
+        hmc(rng, p._replace(shape=p.shape - 1), s, metric, 4, work)
+        draw_rates(rng, p, s)
+        still = metric._replace(step=np.zeros(3))  # of the right sweep the jumps alone
+        sweep(rng, p, s, still, Effort(2, 1), counts, work)
+
+    assert geweke(wrong).max() > 6
+
+
+# --- chains: the posterior of another route ----------------------------------------------------
+
+
+def tiny(seed, rows=13, inputs=3):
+    rng = np.random.default_rng(seed)
+    t = np.arange(rows) % 2
+    X = rng.normal(size=(rows, inputs))
+    X[:, 0] += 1.5 * t
+    X[:, 1] += 0.7 * t
+    return rbf_mixture(X, t, n_kernels=2, target="conditional")
+
+
+def distance(model, rungs, exact, sweeps):
+    """Total variation between chains and `conditional_posterior`."""
+    p, read = problem_of(model)
+    inputs = len(read.z)
+    chains = run_conditional_chains(
+        p, 2, 2, Plan(1000, 1, sweeps), effort=Effort(3, 8), rungs=rungs, seed=1
+    )
+    code = np.concatenate([chain.visited for chain in chains]) @ (1 << np.arange(inputs)[::-1])
+    found = np.bincount(code, minlength=1 << inputs) / len(code)
+    return np.abs(found - exact.probability.values).sum() / 2
+
+
+@pytest.fixture(scope="module")
+def other_route():
+    return conditional_posterior(tiny(0), 40_000)
+
+
+@pytest.mark.parametrize("rungs", [1, 3])
+def test_subsets_have_the_probabilities_of_the_other_route(other_route, rungs):
+    assert distance(tiny(0), rungs, other_route, 10_000) < 0.03
+
+
+@pytest.mark.validate
+@pytest.mark.parametrize("seed", range(20))
+def test_subsets_of_random_problems_have_the_probabilities_of_the_other_route(seed):
+    model = tiny(seed)
+    assert distance(model, 2, conditional_posterior(model, 200_000), 60_000) < 0.03

@@ -1,0 +1,150 @@
+"""A mixture at a given subset: its graph, its names of kernels, what is refused."""
+
+import numpy as np
+import pytensor
+import pytest
+import xarray as xr
+
+import ardvark as av
+from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.mixture.chains import relabelled
+from ardvark.inference.mixture.run_given import (
+    _renamed,
+    _usual_kernels,
+    given_scale,
+    given_states,
+)
+from ardvark.models.card import card_of
+from ardvark.models.mixture import rbf_mixture
+
+NAMES = ("x0", "x1", "x2")
+
+
+def data():
+    rng = np.random.default_rng(2)
+    t = np.arange(12) % 2
+    return rng.normal(size=(12, 3)) * [1, 10, 0.1] + 1.5 * t[:, None] * [1, 0, 0], t
+
+
+def logp_of(model):
+    with pytensor.config.change_flags(cxx=""):
+        return model.compile_logp(mode="FAST_COMPILE")
+
+
+def start(model):
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+        return model.initial_point()
+
+
+@pytest.mark.parametrize("target", ["joint", "conditional"])
+def test_the_graph_is_that_of_the_columns_alone(target):
+    """Names or indices; differences to the graph of all subsets at the same coefficients."""
+    X, t = data()
+    given = rbf_mixture(X, t, n_kernels=2, target=target, included=["x2", "x0"])
+    by_index = rbf_mixture(X, t, n_kernels=2, target=target, included=[0, 2])
+    whole = rbf_mixture(X, t, n_kernels=2, target=target)
+    assert list(given.coords["used"]) == ["x0", "x2"]
+    assert card_of(given).included == card_of(by_index).included == (0, 2)
+    assert all(np.dtype(rv.dtype).kind == "f" for rv in given.free_RVs)
+    rng = np.random.default_rng(1)
+    one, all_inputs = start(given), start(whole)
+    of_given, of_index, of_whole = (logp_of(model) for model in (given, by_index, whole))
+    gaps = []
+    for _ in range(2):
+        all_inputs["included"] = np.array([1, 0, 1])
+        for name in one:
+            value = rng.normal(size=all_inputs[name].shape)
+            used = name.startswith("kernel") and "probability" not in name
+            if used:
+                value[1] = 0.3  # of the input that is not in: the same both times
+            all_inputs[name] = value
+            one[name] = value[[0, 2]] if used else value
+        gaps.append(of_given(one) - of_whole(all_inputs))
+    assert of_given(one) == pytest.approx(of_index(one))
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-8)
+
+
+def test_kernels_get_common_names():
+    """Draws that differ by the order of the kernels alone become one; P(t | x) stays as it is."""
+    X, t = data()
+    model = rbf_mixture(X, t, n_kernels=2, included=[0])
+    rng = np.random.default_rng(1)
+    mean = np.array([0.0, 1.5]) + 0.05 * rng.normal(size=(2, 20, 1, 2))
+    weight = np.array([[0.9, 0.1], [0.1, 0.9]]) + np.zeros((2, 20, 2, 2))
+    flip = np.arange(20) % 2 == 1
+    mean[1, flip], weight[1, flip] = mean[1, flip][..., ::-1], weight[1, flip][..., ::-1]
+    coords = {"chain": [0, 1], "draw": np.arange(20)}
+    posterior = xr.Dataset(
+        {
+            "class_probability": (("chain", "draw", "class"), np.full((2, 20, 2), 0.5)),
+            "kernel_probability": (("chain", "draw", "class", "kernel"), weight),
+            "kernel_mean": (("chain", "draw", "used", "kernel"), mean),
+            "kernel_precision": (("chain", "draw", "used", "kernel"), np.ones((2, 20, 1, 2))),
+        },
+        coords=coords,
+    )
+    scale = given_scale(card_of(model))
+    states = given_states(posterior, scale)
+    z = scale.to_z(X[:, [0]])
+    named = relabelled(states._replace(d=_usual_kernels(states, z, t)))
+    new = _renamed(posterior, named, scale)
+    np.testing.assert_allclose(new.kernel_probability, weight[:1, :1] + 0 * weight, atol=1e-12)
+    assert (np.diff(new.kernel_mean.values, axis=-1) > 1).all()
+    before = av.predict(model, tree_of(posterior), X)
+    np.testing.assert_allclose(av.predict(model, tree_of(new), X), before)
+
+
+def tree_of(posterior):
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    tree.attrs = {"model": "rbf_mixture", "method": "nuts"}
+    return tree
+
+
+@pytest.mark.parametrize("wrong", [[], ["x0", "x0"], ["x9"], [3], [True], [-1]])
+def test_a_subset_that_is_none_is_refused(wrong):
+    with pytest.raises(InputError, match="included"):
+        rbf_mixture(*data(), included=wrong)
+
+
+def test_what_a_given_subset_is_not_fitted_by():
+    model = rbf_mixture(*data(), n_kernels=2, included=[0])
+    for method in ("reversible_jump", "exact"):
+        with pytest.raises(UnsupportedPair, match="the subset is given"):
+            av.fit(model, method)
+    with pytest.raises(UnsupportedPair, match="random_walk"):
+        av.fit(model, "smc")
+    with pytest.raises(UnsupportedPair, match=r"included=\[...\]"):
+        av.fit(rbf_mixture(*data()), "nuts")
+
+
+@pytest.mark.validate
+def test_nuts_at_a_given_subset_agrees_with_reversible_jump_there():
+    X, t = data()
+    given = rbf_mixture(X, t, n_kernels=2, target="conditional", included=[0, 2])
+    nuts = av.fit(given, av.NUTS(tune=1000), draws=2000, random_seed=1, progressbar=False)
+    assert nuts.attrs["converged"], nuts.attrs["problems"]
+    whole = rbf_mixture(X, t, n_kernels=2, target="conditional")
+    settings = av.ReversibleJump(sweeps=40000, rungs=2)
+    jumps = av.fit(whole, settings, draws=10000, random_seed=1, progressbar=False)
+    there = (jumps.posterior.included.values == [1, 0, 1]).all(axis=-1)
+    log_t = jumps.log_likelihood.t.values.sum(axis=-1)[there]
+    own = nuts.log_likelihood.t.values.sum(axis=-1)
+    error = np.hypot(log_t.std() / np.sqrt(len(log_t) / 10), own.std() / np.sqrt(own.size / 20))
+    assert abs(own.mean() - log_t.mean()) < 4 * error
+
+
+@pytest.mark.validate
+def test_evidence_of_a_subset_by_smc_is_that_of_draws_from_the_prior():
+    """Random walks in small stages; the subset of the first two of three inputs."""
+    rng = np.random.default_rng(1)
+    t = np.arange(13) % 2
+    X = rng.normal(size=(13, 3)) + np.outer(t, [1.5, 0.7, 0])
+    whole = rbf_mixture(X, t, n_kernels=2, target="conditional")
+    found = av.diagnostics.conditional_posterior(whole, 200_000)
+    there = (found.included.values == [1, 1, 0]).all(axis=1)
+    model = rbf_mixture(X, t, n_kernels=2, target="conditional", included=[0, 1])
+    settings = av.SMC(kernel="random_walk", threshold=0.8, correlation_threshold=0.001)
+    fit = av.fit(model, settings, draws=2000, random_seed=2, progressbar=False)["fit"]
+    error = np.hypot(fit.log_evidence_error.item(), found.error.values[there].item())
+    assert error < 0.1
+    assert abs(fit.log_evidence.item() - found.log_evidence.values[there].item()) < 4 * error
