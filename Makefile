@@ -11,7 +11,7 @@ export ARDVARK_DATA ?= $(wildcard ../shared/data)
 export OMP_NUM_THREADS ?= 1
 JOBS  ?= 2
 
-.PHONY: help env browser report test portable check validate notebooks docs bench clean
+.PHONY: help env browser report test portable check validate notebooks docs news bench clean
 
 help:
 	@echo "make report     set up, fit the breast cancer data by all methods, write report.html"
@@ -21,6 +21,7 @@ help:
 	@echo "make validate   the long statistical suites"
 	@echo "make notebooks  run every notebook and keep its pictures"
 	@echo "make docs       build the site into docs/_build/html"
+	@echo "make news       what the news fragments say of the next version"
 	@echo "make bench      speeds, as ratios against named peers"
 	@echo "make env        leave .venv ready;  make clean: remove what was made"
 
@@ -81,6 +82,9 @@ $(VENV)/.docs: $(VENV)/.ready
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -b html -W --keep-going -j auto -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+news: $(VENV)/.ready
+	@$(BIN)/towncrier build --draft --version next
 
 # BENCH='--task ep --json' for a part of it.
 bench: env
