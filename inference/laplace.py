@@ -18,18 +18,19 @@ RW06 is Rasmussen & Williams, Gaussian Processes for Machine Learning. The Newto
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ardvark.errors import InputError
 from ardvark.inference.sites.approximation import Approximation, Cotangents, GaussianFit
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.higher_order import laplace_evidence_error
 from ardvark.inference.sites.likelihoods import Derivatives
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import SPACES, Posterior, condition
+from ardvark.inference.sites.settings import MethodSettings
 from ardvark.inference.sites.softmax import SoftmaxSites
+from ardvark.models.checks import as_flag, one_of, positive, positive_integer
 
 __all__ = ["Laplace"]
 
@@ -48,15 +49,13 @@ class _State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace(Approximation):
+class Laplace(MethodSettings, Approximation):
     """Laplace's approximation.
 
     Parameters
     ----------
-    hyper
-        How hyperparameters are treated; None = by evidence if the graph has free ones.
-    weights, predictor
-        Names in the graph; None = every Gaussian block that enters the predictor.
+    hyper, weights, predictor
+        As in `EP`.
     tolerance
         Stop when a Newton step promises less than this, relative to 1 + |psi|.
     max_iterations
@@ -71,9 +70,6 @@ class Laplace(Approximation):
         The shift is computed in any case: `mean_correction` in the `fit` group.
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     tolerance: float = 1e-10
     max_iterations: int = 100
     space: str = "auto"
@@ -81,17 +77,10 @@ class Laplace(Approximation):
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
-        if not (np.isfinite(self.tolerance) and self.tolerance > 0):
-            raise InputError(f"tolerance must be a finite number above 0; found {self.tolerance!r}")
-        whole = isinstance(self.max_iterations, int | np.integer)
-        if not whole or isinstance(self.max_iterations, bool) or self.max_iterations < 1:
-            raise InputError(
-                f"max_iterations must be an integer of at least 1; found {self.max_iterations!r}"
-            )
-        if self.space not in SPACES:
-            raise InputError(f"space must be one of {', '.join(SPACES)}; found {self.space!r}")
-        if not isinstance(self.corrected, bool):
-            raise InputError(f"corrected must be True or False; found {self.corrected!r}")
+        positive(self.tolerance, "tolerance")
+        positive_integer(self.max_iterations, "max_iterations")
+        one_of(self.space, SPACES, "space")
+        as_flag(self.corrected, "corrected")
 
     def approximate(
         self, model: SiteModel, warm: GaussianFit | None = None, *, start: Array | None = None

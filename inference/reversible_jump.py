@@ -11,10 +11,11 @@ How a family of models jumps is in `mixture/run.py` and `subset/run.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ardvark.errors import InputError
 from ardvark.inference.running.until import check_until
+from ardvark.inference.sites.settings import MethodSettings
 from ardvark.models.checks import as_count, one_of, positive_integer
 
 __all__ = ["PROPOSALS", "Plan", "ReversibleJump"]
@@ -31,15 +32,13 @@ class Plan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ReversibleJump:
+class ReversibleJump(MethodSettings):
     """Settings of reversible jump.
 
     Parameters
     ----------
-    hyper
-        `None`: the hyperparameters belong to the posterior; `Fixed(...)`: they are given.
-    weights, predictor
-        Names in the graph, when they are not the usual ones.
+    hyper, weights, predictor
+        As in `NUTS`.
     sweeps
         Sweeps of a chain, tuning included; more where `draws` asks for more.
     tune
@@ -66,9 +65,6 @@ class ReversibleJump:
         is a little too good (`until.py`).
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     sweeps: int = 15000
     tune: int | None = None
     thin: int | None = None

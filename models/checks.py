@@ -37,6 +37,8 @@ __all__ = [
     "as_precisions",
     "as_seed",
     "as_target",
+    "fraction",
+    "integer_from",
     "missing_values",
     "non_negative",
     "one_of",
@@ -278,16 +280,26 @@ def non_negative(value: Any, argument: str) -> float:
 
 def positive_integer(value: Any, argument: str) -> int:
     """Check an integer >= 1."""
-    if not _is_integer(value) or value < 1:
-        raise InputError(f"{argument} must be an integer >= 1, got {value!r}.")
-    return int(value)
+    return integer_from(1, value, argument)
 
 
 def as_count(value: Any, argument: str) -> int:
     """Check an integer >= 0."""
-    if not _is_integer(value) or value < 0:
-        raise InputError(f"{argument} must be an integer >= 0, got {value!r}.")
+    return integer_from(0, value, argument)
+
+
+def integer_from(least: int, value: Any, argument: str) -> int:
+    """Check an integer that is not too small."""
+    if not _is_integer(value) or value < least:
+        raise InputError(f"{argument} must be an integer >= {least}, got {value!r}.")
     return int(value)
+
+
+def fraction(value: Any, argument: str) -> float:
+    """Check a number between 0 and 1, both excluded."""
+    if isinstance(value, bool) or not is_number(value) or not 0 < value < 1:
+        raise InputError(f"{argument} must lie between 0 and 1, got {value!r}.")
+    return float(value)
 
 
 def as_flag(value: Any, argument: str) -> bool:

@@ -23,7 +23,6 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
@@ -46,7 +45,9 @@ from ardvark.inference.sites.likelihoods import (
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import SPACES, Posterior, condition
 from ardvark.inference.sites.quadrature import is_multimodal, tilted_nodes
+from ardvark.inference.sites.settings import MethodSettings
 from ardvark.inference.sites.trigonometric import TrigonometricSites
+from ardvark.models.checks import one_of, positive, positive_integer
 
 __all__ = ["EP", "UPDATES"]
 
@@ -61,7 +62,7 @@ LOG_HALF = math.log(0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class EP(Approximation):
+class EP(MethodSettings, Approximation):
     """Expectation propagation.
 
     Parameters
@@ -83,9 +84,6 @@ class EP(Approximation):
         "weights", "functions", or "auto": the cheaper one.
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     updates: str = "auto"
     damping: float = 1.0
     tolerance: float = 1e-10
@@ -94,19 +92,12 @@ class EP(Approximation):
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
-        if self.updates not in UPDATES:
-            raise InputError(f"updates must be one of {', '.join(UPDATES)}; found {self.updates!r}")
+        one_of(self.updates, UPDATES, "updates")
         if not (np.isfinite(self.damping) and 0 < self.damping <= 1):
             raise InputError(f"damping must be above 0 and at most 1; found {self.damping!r}")
-        if not (np.isfinite(self.tolerance) and self.tolerance > 0):
-            raise InputError(f"tolerance must be a finite number above 0; found {self.tolerance!r}")
-        whole = isinstance(self.max_sweeps, int | np.integer)
-        if not whole or isinstance(self.max_sweeps, bool) or self.max_sweeps < 1:
-            raise InputError(
-                f"max_sweeps must be an integer of at least 1; found {self.max_sweeps!r}"
-            )
-        if self.space not in SPACES:
-            raise InputError(f"space must be one of {', '.join(SPACES)}; found {self.space!r}")
+        positive(self.tolerance, "tolerance")
+        positive_integer(self.max_sweeps, "max_sweeps")
+        one_of(self.space, SPACES, "space")
 
     def loosened(self) -> "EP":
         """The same rule for the many fits of a path, where sites good to 1e-6 are good enough.

@@ -38,6 +38,8 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites, ProbitSites
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import condition
+from ardvark.inference.sites.settings import MethodSettings
+from ardvark.models.checks import integer_from
 
 __all__ = ["Exact", "ExactDraws", "draw_probit"]
 
@@ -61,7 +63,7 @@ class ExactDraws(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(MethodSettings):
     """The exact posterior at fixed hyperparameters, for Gaussian and probit likelihoods.
 
     Parameters
@@ -69,16 +71,13 @@ class Exact:
     hyper
         `Fixed(...)`: hyperparameters are given; None if the graph has none that are free.
     weights, predictor
-        Names in the graph; None = every Gaussian block that enters the predictor.
+        As in `EP`.
     min_acceptance
         Refuse if the pilot accepts a smaller share of its proposals; 0 = never refuse.
     pilot
         Proposals of the pilot. The evidence comes from the first max(pilot, draws) proposals.
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     min_acceptance: float = 1e-3
     pilot: int = 2000
 
@@ -86,9 +85,7 @@ class Exact:
         """Refuse settings that cannot work."""
         if not 0.0 <= self.min_acceptance < 1.0:
             raise InputError(f"min_acceptance must be in [0, 1); found {self.min_acceptance!r}")
-        whole = isinstance(self.pilot, int | np.integer) and not isinstance(self.pilot, bool)
-        if not whole or self.pilot < 2:
-            raise InputError(f"pilot must be an integer of at least 2; found {self.pilot!r}")
+        integer_from(2, self.pilot, "pilot")
 
     def sample(self, model: SiteModel, draws: int, rng: np.random.Generator) -> ExactDraws:
         """Give independent draws of the weights; `draws=0` gives the evidence alone.

@@ -16,7 +16,6 @@ predictive_Prob-ARD-EP `EP(hyper=Predictive("loo_probability"))`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +34,14 @@ from ardvark.inference.sites.approximation import Approximation
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.moves import KERNELS
 from ardvark.models.card import card_of
+from ardvark.models.checks import (
+    as_count,
+    as_flag,
+    integer_from,
+    one_of,
+    positive,
+    positive_integer,
+)
 
 __all__ = [
     "CRITERIA",
@@ -114,10 +121,7 @@ class Evidence:
             raise InputError(
                 f"starts must be a whole number from 1 to {len(SCALE_FACTORS)}; got {self.starts!r}"
             )
-        if self.algorithm not in ALGORITHMS:
-            raise InputError(
-                f"algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}"
-            )
+        one_of(self.algorithm, ALGORITHMS, "algorithm")
         if self.with_prior not in (False, True, UNCONSTRAINED):
             raise InputError(
                 f"with_prior must be False, True or {UNCONSTRAINED!r}; got {self.with_prior!r}"
@@ -147,15 +151,9 @@ class Integrated:
     correct: bool = False
 
     def __post_init__(self) -> None:
-        least, value = 32, self.points
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
-            raise InputError(
-                f"points must be a whole number of at least {least}, or None; got {value!r}"
-            )
-        if not isinstance(self.correct, bool):
-            raise InputError(f"correct must be True or False; got {self.correct!r}")
+        if self.points is not None:
+            integer_from(32, self.points, "points")
+        as_flag(self.correct, "correct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +219,8 @@ class Sampled:
     sweeps : int
         Sweeps of EP that make the approximation at each new θ, always from a cold start. More
         of them make the moves better, not more exact.
-    until : str, optional
-    most_draws : int, optional
-        "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
-        are at least 100 a chain: after `draws`, and each time half as many again from the same
-        seed, up to `most_draws` a chain (None: eight times `draws`). None: `draws` and no more.
-        The figures of a check that decides when to stop are a little too good (`until.py`).
+    until, most_draws
+        As in `NUTS`, with the longer chains run again from the same seed.
     """
 
     kernel: str = "elliptical"
@@ -237,27 +231,16 @@ class Sampled:
     most_draws: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kernel not in SAMPLED_KERNELS:
-            raise InputError(
-                f"kernel must be one of {', '.join(SAMPLED_KERNELS)}; got {self.kernel!r}"
-            )
-        for name, least in (("tune", 0), ("sweeps", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}; got {value!r}"
-                )
+        one_of(self.kernel, SAMPLED_KERNELS, "kernel")
+        as_count(self.tune, "tune")
+        positive_integer(self.sweeps, "sweeps")
         check_until(self.until, self.most_draws)
 
 
 def _check_search(settings: Any) -> None:
-    tolerance = settings.tolerance
-    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
-        raise InputError(f"tolerance must be a positive number, got {tolerance!r}")
-    for name in ("max_rounds", "max_steps"):
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} must be a positive whole number, got {value!r}")
+    positive(settings.tolerance, "tolerance")
+    positive_integer(settings.max_rounds, "max_rounds")
+    positive_integer(settings.max_steps, "max_steps")
     for start in settings.start if isinstance(settings.start, list) else [settings.start]:
         checked_start(start)
 
@@ -265,9 +248,9 @@ def _check_search(settings: Any) -> None:
 def default_hyper(latent: LatentGaussian) -> Any:
     """What happens to the hyperparameters where nothing was said.
 
-    The zoo's models have precisions that the papers set by evidence. In a user's own graph the
-    priors that were written count: few hyperparameters are integrated out, many are set to the
-    mode of their posterior on the scale on which PyMC samples (on the natural scale that of a
+    The models of `av.models` have precisions that the papers set by evidence. In a user's own graph
+    the priors that were written count: few hyperparameters are integrated out, many are set to the
+    mode of their posterior on the scale on which PyMC samples (on the natural scale the mode of a
     non-centred scale is at zero).
     """
     if not latent.hyper:
@@ -311,8 +294,8 @@ def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
         if "fit" not in values.children:
             raise InputError(
                 "Fixed(tree) needs a tree with a `fit` group, where an approximation keeps the "
-                "hyperparameters it "
-                "used; this tree has none. Give values by name: Fixed({'alpha': ...})."
+                "hyperparameters it used; this tree has none. Give values by name: "
+                "Fixed({'alpha': ...})."
             )
         values = {name: values["fit"][name].values for name in names if name in values["fit"]}
     elif not isinstance(values, Mapping):
@@ -327,8 +310,7 @@ def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
     if unknown:
         raise InputError(
             f"Fixed(values) has {unknown[0]!r}, which is no free hyperparameter of the model; "
-            f"these are "
-            f"{', '.join(names) or 'none'}"
+            f"these are {', '.join(names) or 'none'}"
         )
     found = {name: np.asarray(values[name], float) for name in names}
     for name, value in found.items():

@@ -34,7 +34,6 @@ __all__ = [
     "check_names",
     "dims_of",
     "form_to_sample",
-    "fraction",
     "gaussian_form",
     "in_order_of",
     "length_known",
@@ -166,10 +165,3 @@ def check_names(weights: Any, predictor: Any) -> None:
         raise InputError(f"weights must be a name, a tuple of names or None, got {weights!r}.")
     if predictor is not None and not isinstance(predictor, str):
         raise InputError(f"predictor must be the name of a variable, got {predictor!r}.")
-
-
-def fraction(value: Any, argument: str) -> float:
-    """Check a number between 0 and 1, both excluded."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise InputError(f"{argument} must lie between 0 and 1, got {value!r}.")
-    return float(value)

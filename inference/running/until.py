@@ -13,6 +13,7 @@ itself as evidence takes a fixed number of draws.
 """
 
 from ardvark.errors import InputError
+from ardvark.models.checks import positive_integer
 
 __all__ = ["check_until", "looks_at", "spent"]
 
@@ -26,8 +27,7 @@ def check_until(until: object, most: object, name: str = "most_draws") -> None:
         raise InputError(f"until must be None or {UNTIL!r}, got {until!r}")
     if most is None:
         return
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InputError(f"{name} must be an integer >= 1, got {most!r}")
+    positive_integer(most, name)
     if until is None:
         raise InputError(f"{name} is the budget of until={UNTIL!r}, but until is None")
 

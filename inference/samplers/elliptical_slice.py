@@ -22,25 +22,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ardvark.errors import InputError
 from ardvark.inference.ep.ep import EP
 from ardvark.inference.running.until import check_until
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.moves import slice_angles
 from ardvark.inference.sites.posterior import Posterior, condition
+from ardvark.inference.sites.settings import MethodSettings
+from ardvark.models.checks import as_count, one_of, positive_integer
 
 __all__ = ["EllipticalSlice", "SliceDraws", "slice_sample"]
 
 ELLIPSES = ("posterior", "prior")
 BLOCK = 256  # draws of ν made at once, per chain
-SHARE = (
-    0.8  # of EP's sites in the ellipse: less than all, for its tails must not be the lighter ones
-)
+SHARE = 0.8  # of EP's sites in the ellipse: its tails must not be lighter than the target's
 
 
 @dataclass(frozen=True, slots=True)
-class EllipticalSlice:
+class EllipticalSlice(MethodSettings):
     """Settings of elliptical slice sampling.
 
     Parameters
@@ -49,7 +48,7 @@ class EllipticalSlice:
         `Fixed(...)`: the hyperparameters are given, by a mapping or another fit's tree. None: the
         model has none that are free. Free ones are refused: `EP(hyper=Sampled())` draws them.
     weights, predictor
-        Names in the graph, when they are not the usual ones.
+        As in `EP`.
     ellipse
         "posterior": ellipses of the prior times a share of EP's Gaussian sites; "prior": the
         original algorithm, slow where the data say much.
@@ -58,15 +57,9 @@ class EllipticalSlice:
     thin
         Sweeps for each draw that is kept.
     until, most_draws
-        "converged": take more draws until R-hat <= 1.01 and the effective sizes of every element
-        are at least 100 a chain: after `draws`, and each time half as many again from the same
-        seed, up to `most_draws` a chain (None: eight times `draws`). None: `draws` and no more.
-        The figures of a check that decides when to stop are a little too good (`until.py`).
+        As in `NUTS`, with the longer chains run again from the same seed.
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     ellipse: str = "posterior"
     tune: int = 200
     thin: int = 1
@@ -75,12 +68,9 @@ class EllipticalSlice:
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
-        if self.ellipse not in ELLIPSES:
-            raise InputError(f"ellipse must be one of {', '.join(ELLIPSES)}; got {self.ellipse!r}")
-        for name, least in (("tune", 0), ("thin", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+        one_of(self.ellipse, ELLIPSES, "ellipse")
+        as_count(self.tune, "tune")
+        positive_integer(self.thin, "thin")
         check_until(self.until, self.most_draws)
 
 

@@ -31,7 +31,6 @@ from ardvark.inference.pymc_models.forms import (
     check_names,
     dims_of,
     form_to_sample,
-    fraction,
     in_order_of,
     length_known,
     names_to_store,
@@ -41,7 +40,8 @@ from ardvark.inference.running.progress import tell
 from ardvark.inference.running.until import check_until, looks_at, spent
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence, mixed
 from ardvark.inference.sites.arrays import Array
-from ardvark.models.checks import as_flag, one_of, positive_integer
+from ardvark.inference.sites.settings import MethodSettings
+from ardvark.models.checks import as_flag, fraction, one_of, positive_integer
 
 if TYPE_CHECKING:
     from ardvark.inference.joint.joint import Joint
@@ -62,7 +62,7 @@ _STATISTICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NUTS:
+class NUTS(MethodSettings):
     """Settings of the no-U-turn sampler.
 
     Parameters
@@ -70,7 +70,7 @@ class NUTS:
     hyper
         `None`: the hyperparameters belong to the posterior; `Fixed(...)`: they are given.
     weights, predictor
-        Names in the graph, when they are not the usual ones.
+        Names in the graph; None = every Gaussian block that enters the predictor.
     tune
         Draws per chain that adapt the step size and are thrown away.
     target_accept
@@ -94,9 +94,6 @@ class NUTS:
         (`until.py`).
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     tune: int = 1000
     target_accept: float = 0.9
     sampler: str = "auto"

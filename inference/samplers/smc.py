@@ -30,14 +30,14 @@ from ardvark.inference.pymc_models.forms import (
     FORMS,
     check_names,
     form_to_sample,
-    fraction,
     in_order_of,
     names_to_store,
     recover_precisions,
 )
 from ardvark.inference.running.progress import silent
 from ardvark.inference.samplers.convergence import SamplerDraws, moving_elements, rhat_problems
-from ardvark.models.checks import one_of, positive_integer
+from ardvark.inference.sites.settings import MethodSettings
+from ardvark.models.checks import fraction, one_of, positive_integer
 
 __all__ = ["SMC", "SPREAD_MAX", "sample_smc"]
 
@@ -47,15 +47,13 @@ KERNELS = {"independent": "IMH", "random_walk": "MH"}  # ours -> PyMC's class
 
 
 @dataclass(frozen=True, slots=True)
-class SMC:
+class SMC(MethodSettings):
     """Settings of sequential Monte Carlo.
 
     Parameters
     ----------
-    hyper
-        `None`: the hyperparameters belong to the posterior; `Fixed(...)`: they are given.
-    weights, predictor
-        Names in the graph, when they are not the usual ones.
+    hyper, weights, predictor
+        As in `NUTS`.
     kernel
         How particles move: "independent" proposes from a Gaussian fitted to the cloud,
         "random_walk" around each particle.
@@ -69,9 +67,6 @@ class SMC:
         As in `NUTS`.
     """
 
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
     kernel: str = "independent"
     threshold: float = 0.5
     correlation_threshold: float = 0.01

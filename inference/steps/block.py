@@ -34,6 +34,7 @@ from ardvark.inference.sites.likelihoods import ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, move_block
 from ardvark.inference.vb.bound import Bound
+from ardvark.models.checks import one_of, positive
 
 __all__ = ["BlockStep", "EPStep", "ExactProbitStep", "GivenRest", "LaplaceStep", "VBStep"]
 
@@ -144,10 +145,9 @@ class _ApproximationStep(BlockStep):
         approximation: Approximation | None = None,
         **common: Any,
     ) -> None:
-        if kernel not in KERNELS:
-            raise InputError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}")
-        if freedom is not None and not (np.isfinite(freedom) and freedom > 0):
-            raise InputError(f"freedom must be a finite number above 0; found {freedom!r}")
+        one_of(kernel, KERNELS, "kernel")
+        if freedom is not None:
+            positive(freedom, "freedom")
         self.kernel, self.freedom = kernel, freedom
         self.rule = self.default_rule if approximation is None else approximation
         super().__init__(vars, **common)

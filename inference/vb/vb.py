@@ -18,18 +18,16 @@ logit, 0.6 with a probit, on the cases of `test_references.py`.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ardvark.errors import InputError
-from ardvark.models.checks import one_of, positive, positive_integer
+from ardvark.inference.sites.settings import MethodSettings
+from ardvark.models.checks import as_flag, one_of, positive, positive_integer
 
 __all__ = ["AUTO", "VB", "Pruning"]
 
 AUTO = "auto"
-CRITERIA = (
-    "size",
-    "mean",
-)  # what is held against the threshold: sqrt(E w²), or |E w| (Algorithm 1)
+CRITERIA = ("size", "mean")  # what the threshold is for: sqrt(E w²), or |E w| (Algorithm 1)
 _PAPER = 0.01  # TH_w = TH_lambda of Mir17
 
 
@@ -43,11 +41,13 @@ class Pruning(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class VB:
+class VB(MethodSettings):
     """Settings of mean-field variational Bayes.
 
     Parameters
     ----------
+    hyper, weights, predictor
+        As in `NUTS`.
     prune : float, None or "auto"
         A weight below this share of the largest leaves the model; None keeps all. "auto" is 0.01
         for the sample-feature machine, whose flat priors drive weights to zero, and None for
@@ -68,10 +68,6 @@ class VB:
         Sweeps from one start.
     memory : float
         Megabytes that the basis of a sample-feature machine may take; beyond it is made in chunks.
-    hyper : None or Fixed
-        None: the hyperparameters belong to the posterior; `Fixed(...)`: they are given.
-    weights, predictor
-        Names in the graph, when they are not the usual ones.
     """
 
     prune: float | str | None = AUTO
@@ -82,9 +78,6 @@ class VB:
     tolerance: float = 1e-6
     max_sweeps: int = 2000
     memory: float = 256.0
-    hyper: Any = None
-    weights: str | tuple[str, ...] | None = None
-    predictor: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -93,8 +86,7 @@ class VB:
         elif self.prune is not None and not positive(self.prune, "prune") < 1:
             raise InputError(f"prune is a share of the largest weight, below 1; got {self.prune!r}")
         one_of(self.prune_by, CRITERIA, "prune_by")
-        if not isinstance(self.reversible, bool):
-            raise InputError(f"reversible must be True or False, got {self.reversible!r}")
+        as_flag(self.reversible, "reversible")
         for name in ("warm_up", "max_sweeps"):
             positive_integer(getattr(self, name), name)
         if self.starts is not None:

@@ -416,7 +416,7 @@ def test_what_the_evidence_leaves_out_against_quadrature(kind, rows):
 
 
 def test_corrected_is_refused_unless_true_or_false():
-    with pytest.raises(InputError, match="corrected must be True or False; found 1"):
+    with pytest.raises(InputError, match="corrected must be True or False, got 1"):
         Laplace(corrected=1)
 
 

@@ -604,7 +604,7 @@ def test_rows_of_zeros_are_harmless():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"updates": "random"}, "updates must be one of auto, sequential, parallel"),
+        ({"updates": "random"}, "updates must be one of 'auto', 'sequential', 'parallel'"),
         ({"damping": 0.0}, "damping"),
         ({"damping": 1.5}, "damping"),
         ({"tolerance": -1.0}, "tolerance"),

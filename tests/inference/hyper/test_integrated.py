@@ -375,7 +375,7 @@ def test_the_zoo_keeps_its_evidence():
 
 
 def test_what_cannot_be_integrated_is_refused():
-    with pytest.raises(av.errors.InputError, match="points must be a whole number"):
+    with pytest.raises(av.errors.InputError, match="points must be an integer >= 32"):
         av.Integrated(points=2)
     with pytest.raises(av.errors.InputError, match="with_prior"):
         av.Evidence(with_prior="natural")
