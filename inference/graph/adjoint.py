@@ -19,9 +19,9 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.chart import Chart, Transforms
 from ardvark.inference.pymc_models.compile import built_once, compile_graph, differentiable
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.pymc_models.compile import compile_graph, kept_with
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, walk_toposort
 
 from ardvark.errors import UnreadableModel
-from ardvark.inference.graph.affine import Notes, operation, parents
 from ardvark.inference.graph.priors import described, is_member_kind, kind, locations_and_rest
-from ardvark.inference.graph.rebuild import lifted
 from ardvark.inference.pymc_models.compile import compile_graph, quick
+from ardvark.inference.pytensor_graphs.affine import Notes, operation, parents
+from ardvark.inference.pytensor_graphs.rebuild import lifted
 
 __all__ = ["Found", "Part", "find_block", "is_zero", "start_of"]
 

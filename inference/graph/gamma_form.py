@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.basic import Constant
 
-from ardvark.inference.graph.affine import depends, operation
+from ardvark.inference.pytensor_graphs.affine import depends, operation
 
 __all__ = ["first_other_form"]
 

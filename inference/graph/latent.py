@@ -6,53 +6,31 @@ Every function is compiled when it is first needed and reads the data at call ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln
 
-from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
+from ardvark.errors import InputError, UnreadableModel
 from ardvark.inference.graph.adjoint import Adjoint
-from ardvark.inference.graph.affine import depends, operation
+from ardvark.inference.graph.compiled import Compiled
 from ardvark.inference.graph.conjugacy import GammaConditional, ard_precisions, gamma_conditionals
+from ardvark.inference.graph.parts import Reading, expression
 from ardvark.inference.known_sites.recognition import Group, recognise
-from ardvark.inference.pymc_models.compile import (
-    built_once,
-    compile_graph,
-    differentiable,
-    named_tensor,
-)
+from ardvark.inference.pymc_models.compile import built_once
 from ardvark.inference.pymc_models.fingerprint import observed_values
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import Derivatives, GraphSites, Sites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.softmax import SoftmaxSites
 
-__all__ = ["LatentGaussian", "Line", "ModelHere", "Reading", "Rows", "stacked"]
+__all__ = ["LatentGaussian"]
 
 _CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d)
-
-_SEEN_THROUGH = {
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "SpecifyShape",
-    "Cast",
-    "Identity",
-    "ViewOp",
-    "Alloc",
-    "Reshape",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-}
-_INDEXED = {"Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1"}
 
 Theta = Mapping[str, Any]
 
@@ -65,104 +43,11 @@ class Chain(NamedTuple):
     covariance: Array
 
 
-class ModelHere:
-    """The model that was read, in this process; a reading that is sent elsewhere goes without."""
-
-    def __init__(self, model: Any = None) -> None:
-        self._model = model
-
-    def __call__(self) -> Any:
-        """Give the model, None in another process."""
-        return self._model
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the model: a step method in a worker needs the arrays alone."""
-        return ModelHere, ()
-
-
-class Rows(NamedTuple):
-    """Rows of sites that come from one place: an observed variable, a potential, a prior."""
-
-    name: str
-    kind: str  # "observed" | "potential" | "prior"
-    predictor: str | None  # its name in the graph, if it has one
-    eta: Any
-    cut_at: Any  # a free eta ...
-    cut: Any  # ... and the log sites there
-    log_sites: Callable[[Any], Any] | None  # of another observed value
-    observed_value: Any
-    coupled: bool = False  # a softmax over the last axis of eta
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The parts of a graph, with natural-scale inputs in place of its free variables."""
-
-    model: ModelHere
-    rows: list[Rows]
-    weights: tuple[str, ...]
-    hyper: tuple[str, ...]
-    marginalised: tuple[str, ...]  # free variables that nothing observed depends on
-    reasons: dict[str, str]  # why a variable with a Gaussian prior is a hyperparameter
-    kinds: dict[str, str]  # distribution of every random variable
-    w: list[Any]  # inputs of the blocks
-    theta: list[Any]  # inputs of the hyperparameters
-    priors: list[tuple[Any, Any]]  # (mean, sd) of a block, or (mean, covariance) of a dense one
-    dense: list[bool]
-    eta: Any  # all rows, one vector
-    inside: Any  # a free eta ...
-    cut: Any  # ... and the log sites there
-    terms: dict[str, Any]  # the model's own log density, by variable
-    start: dict[str, Array]  # support points of the free variables
-    lines: dict[str, Line]  # blocks that live on another scale than the graph's
-    excess: list[Any]  # what unnormalised priors of blocks have more than a Gaussian, in θ alone
-
-
-class Line(NamedTuple):
-    """A linear change of scale of one block, both ways, as graphs."""
-
-    free: Any
-    natural: Any  # the block on the graph's scale, as a function of `free`
-    given: Any
-    line: Any  # and back, as a function of `given`
-
-
-def stacked(rows: list[Rows], ws: list[Any], shapes: list[tuple[int, ...]]) -> tuple[Any, Any, Any]:
-    """All rows as one vector: eta, a free eta, and the log sites there."""
-    if len(rows) == 1 and rows[0].eta.ndim == 1:
-        return rows[0].eta, rows[0].cut_at, rows[0].cut
-    inside = pt.vector("eta_input", dtype="float64")
-    at_zero = {w: pt.zeros(shape) for w, shape in zip(ws, shapes, strict=True)}
-    replacements, cuts, stop = {}, [], pt.constant(0)
-    for part in rows:
-        [still] = clone_replace([part.eta], at_zero)  # for its shape
-        begin, stop = stop, stop + still.size
-        replacements[part.cut_at] = inside[begin:stop].reshape(still.shape, ndim=still.ndim)
-        cuts.append(part.cut)
-    eta = pt.concatenate([part.eta.reshape((-1,)) for part in rows])
-    cuts = clone_replace(cuts, replacements, rebuild_strict=False)
-    return eta, inside, pt.concatenate([cut.reshape((-1,)) for cut in cuts])
-
-
-class LatentGaussian:
+class LatentGaussian(Compiled):
     """A model as Gaussian block times sites."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        first = reading.rows[0]
-        self.predictor = first.predictor or "the predictor"
-        self.observed = first.name
-        self.weights, self.hyper = reading.weights, reading.hyper
-        self.eta_depends = depends(reading.eta, reading.theta)
-        # Whether the prior mean of a block holds another: the blocks are a chain.
-        self.chained = any(depends(mean, reading.w) for mean, _ in reading.priors)
-        self.shapes = {name: np.shape(value) for name, value in reading.start.items()}
-        for name, line in reading.lines.items():
-            self.shapes[name] = _static(line.free)
-        stops = np.cumsum([int(np.prod(self.shapes[n])) for n in self.weights]).tolist()
-        starts = [0, *stops[:-1]]
-        self.blocks = {n: slice(*ab) for n, *ab in zip(self.weights, starts, stops, strict=True)}
-        self.n_weights: int = stops[-1]
+        super().__init__(reading)
         self._known_map: tuple[list[Any], Array, Array] | None = None
         self._known_sites: tuple[list[Any], Sites] | None = None
         self._hint: Sites | None = None
@@ -435,10 +320,6 @@ class LatentGaussian:
             )
         return sites
 
-    @built_once
-    def _observed_value(self) -> Callable[[], Array]:
-        return compile_graph([], self.reading.rows[0].observed_value)
-
     def log_sites(self, eta: Array, theta: Theta | None = None) -> Array:
         """Log sites (Q, N) of the graph itself, no closed form."""
         return np.asarray(self._log_sites(eta, *self.ordered(theta)))
@@ -536,155 +417,6 @@ class LatentGaussian:
         """Gamma conditionals of the hyperparameters that have one, given weights and the rest."""
         return gamma_conditionals(self, w, theta)
 
-    # Compiled on first use --------------------------------------------------------------------
-
-    @built_once
-    def _eta_data(self) -> list[Any]:
-        return [v for v in ancestors([self.reading.eta]) if isinstance(v, SharedVariable)]
-
-    @built_once
-    def _site_data(self) -> list[Any]:
-        return [v for v in ancestors([self.reading.cut]) if isinstance(v, SharedVariable)]
-
-    @built_once
-    def _projection_depends(self) -> bool:
-        """Whether A itself moves with θ, and not only the offset."""
-        rows = pt.grad(self.reading.eta.sum(), self.reading.w, disconnected_inputs="ignore")
-        return any(depends(row, self.reading.theta) for row in rows)
-
-    @built_once
-    def _base(self) -> Callable[..., list[Array]]:
-        params = [p for pair in self.reading.priors for p in pair]
-        return compile_graph(self.reading.theta, clone_replace(params, self._at_zero()))
-
-    def _at_zero(self) -> dict[Any, Any]:
-        named = zip(self.reading.w, self.weights, strict=True)
-        return {w: pt.zeros(self.shapes[name]) for w, name in named}
-
-    @built_once
-    def _lengths(self) -> Callable[..., list[Array]]:
-        etas = clone_replace([part.eta for part in self.reading.rows], self._at_zero())
-        return compile_graph(self.reading.theta, [eta.size for eta in etas])
-
-    @built_once
-    def _naturals(self) -> dict[str, Callable[..., Array]]:
-        """Blocks on their own scale to the graph's, by name, for a batch of values."""
-        return {n: _batched(v.free, v.natural) for n, v in self.reading.lines.items()}
-
-    @built_once
-    def _to_lines(self) -> dict[str, Callable[..., Array]]:
-        return {n: _batched(v.given, v.line) for n, v in self.reading.lines.items()}
-
-    def batched_means(self, U: Any) -> Any:
-        """Graph of the prior means (batch, d) of all blocks at a matrix U (batch, d) of weights."""
-        means = [
-            pt.broadcast_to(mean, self.shapes[name]).reshape((-1,)).astype("float64")
-            for name, (mean, _) in zip(self.weights, self.reading.priors, strict=True)
-        ]
-        return vectorize_graph(pt.concatenate(means), self._rows_of(U))
-
-    @built_once
-    def _mean_batch(self) -> Callable[..., Array]:
-        U = pt.matrix("U", dtype="float64")
-        return compile_graph([U, *self.reading.theta], self.batched_means(U))
-
-    def _rows_of(self, U: Any) -> dict[Any, Any]:
-        return {
-            w: U[:, self.blocks[n]].reshape((U.shape[0], *self.shapes[n]))
-            for w, n in zip(self.reading.w, self.weights, strict=True)
-        }
-
-    def batched_eta(self, U: Any) -> Any:
-        """Graph of the predictor (batch, N) at a matrix U (batch, d) of weights."""
-        return vectorize_graph(self.reading.eta, self._rows_of(U))
-
-    @built_once
-    def _eta_batch(self) -> Callable[..., Array]:
-        U = pt.matrix("U", dtype="float64")
-        return compile_graph([U, *self.reading.theta], self.batched_eta(U))
-
-    @built_once
-    def _pulled_back(self) -> Callable[..., Array]:
-        c, C = pt.vector("c", dtype="float64"), pt.matrix("C", dtype="float64")
-        w = self.reading.w
-        rows = pt.grad((self.reading.eta * c).sum(), w, disconnected_inputs="ignore")
-        flat = pt.concatenate([g.reshape((-1,)) for g in clone_replace(rows, self._at_zero())])
-        return compile_graph([C, *self.reading.theta], vectorize_graph(flat, {c: C}))
-
-    def _vectorised_sites(self, log_sites: Any) -> tuple[Any, Any]:
-        E = pt.matrix("E", dtype="float64")
-        return E, vectorize_graph(log_sites, {self.reading.inside: E})
-
-    @built_once
-    def _log_sites(self) -> Callable[..., Array]:
-        E, value = self._vectorised_sites(self.reading.cut)
-        return compile_graph([E, *self.reading.theta], value)
-
-    @built_once
-    def _derivatives(self) -> Callable[..., list[Array]]:
-        E, value = self._vectorised_sites(self.reading.cut)
-        return compile_graph([E, *self.reading.theta], _orders(value, E))
-
-    @built_once
-    def _labelled(self) -> tuple[Any, Any, Any]:
-        """A free observed value, the free eta and the log sites, of the first observed variable."""
-        part = self.reading.rows[0]
-        assert part.log_sites is not None
-        value = part.observed_value
-        label = value.type.clone(shape=(None,) * value.ndim)(name="observed_input")
-        return label, part.cut_at, part.log_sites(label)
-
-    def _vectorised_labels(self) -> tuple[Any, Any, Any]:
-        label, inside, log_sites = self._labelled
-        E = pt.matrix("E", dtype="float64")
-        rows = E if inside.ndim == 1 else E.reshape((E.shape[0], *label.shape))
-        value = vectorize_graph(log_sites, {inside: rows})
-        return label, E, value.reshape((E.shape[0], -1)) if inside.ndim != 1 else value
-
-    @built_once
-    def _log_sites_of(self) -> Callable[..., Array]:
-        label, E, value = self._vectorised_labels()
-        return compile_graph([E, label, *self.reading.theta], value)
-
-    @built_once
-    def _derivatives_of(self) -> Callable[..., list[Array]]:
-        label, E, value = self._vectorised_labels()
-        return compile_graph([E, label, *self.reading.theta], _orders(value, E))
-
-    @built_once
-    def _eta_draws(self) -> Callable[..., Array]:
-        inputs = [*self.reading.w, *self.reading.theta]
-        batch = [_batch_of(v) for v in inputs]
-        eta = vectorize_graph(self.reading.eta, dict(zip(inputs, batch, strict=True)))
-        return compile_graph(batch, eta)
-
-    @built_once
-    def _sites_draws(self) -> Callable[..., Array]:
-        label, inside, log_sites = self._labelled
-        if inside.ndim != 1:
-            raise UnsupportedPair(
-                f"{self.observed!r} has {inside.ndim} dimensions: other values than its own can be "
-                f"given to one row of data only. Use pm.sample_posterior_predictive."
-            )
-        batch = [_batch_of(v) for v in (inside, *self.reading.theta)]
-        replaced = dict(zip([inside, *self.reading.theta], batch, strict=True))
-        return compile_graph([label, *batch], vectorize_graph(log_sites, replaced))
-
-    @built_once
-    def _own_sites_draws(self) -> Callable[..., Array]:
-        inputs = [self.reading.inside, *self.reading.theta]
-        batch = [_batch_of(v) for v in inputs]
-        value = vectorize_graph(self.reading.cut, dict(zip(inputs, batch, strict=True)))
-        return compile_graph(batch, value)
-
-    @built_once
-    def _log_density(self) -> Callable[..., Array]:
-        terms = self.reading.terms
-        used = {*self.weights, *(part.name for part in self.reading.rows)}
-        total = sum((terms[n].sum() for n in terms if n in used), pt.constant(0.0))
-        total -= sum(self.reading.excess, pt.constant(0.0))
-        return compile_graph([*self.reading.w, *self.reading.theta], total)
-
 
 def _part_of(sites: GraphSites, part: slice, rows: int) -> GraphSites:
     """Sites of some rows of a graph, which is evaluated at all of them."""
@@ -698,47 +430,6 @@ def _part_of(sites: GraphSites, part: slice, rows: int) -> GraphSites:
         return Derivatives(*(values[part] for values in sites.derivatives(full(eta))))
 
     return GraphSites(lambda eta, /: sites.log(full(np.asarray(eta)))[..., part], derivatives)
-
-
-def _static(variable: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in variable.type.shape)
-
-
-def _batched(variable: Any, value: Any) -> Callable[..., Array]:
-    batch = _batch_of(variable)
-    return compile_graph([batch], vectorize_graph(value, {variable: batch}))
-
-
-def expression(variable: Any, depth: int = 4) -> str:
-    """A short reading of an expression: X @ b + a."""
-    if variable.name or variable.owner is None or depth == 0:
-        if isinstance(variable, Constant) and np.size(variable.data) == 1:
-            return f"{float(np.squeeze(variable.data)):g}"
-        return variable.name or ("..." if variable.owner is not None else "data")
-    name, inputs = operation(variable.owner.op), variable.owner.inputs
-    infix = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Dot": " @ "}
-    if name in _SEEN_THROUGH:
-        return expression(inputs[0], depth)
-    shown = [expression(i, depth - 1) for i in inputs]
-    if name in infix or name == "Matmul":
-        return infix.get(name, " @ ").join(shown)
-    if name in _INDEXED:
-        return f"{shown[0]}[{', '.join(shown[1:]) or '...'}]"
-    return f"{name.lower()}({', '.join(shown)})"
-
-
-def _batch_of(variable: Any) -> Any:
-    """Input like `variable` with one more axis in front."""
-    return named_tensor(f"{variable.name}_draws", variable.dtype, (None,) * (variable.ndim + 1))
-
-
-def _orders(value: Any, E: Any) -> list[Any]:
-    """A function and three derivatives: of separable rows the gradient of the sum is each one's."""
-    orders = [value]
-    with differentiable("the likelihood"):
-        for _ in range(3):
-            orders.append(pt.grad(orders[-1].sum(), E, disconnected_inputs="ignore"))
-    return orders
 
 
 def _chunks(matrix: Array) -> Iterator[Array]:

@@ -26,21 +26,15 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import clone_replace, graph_replace
 
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.find import Found, Part, find_block, is_zero, start_of
-from ardvark.inference.graph.latent import (
-    LatentGaussian,
-    Line,
-    ModelHere,
-    Reading,
-    Rows,
-    stacked,
-)
+from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.graph.parts import Line, ModelHere, Reading, Rows, stacked
 from ardvark.inference.graph.priors import Base, base_of, kind
-from ardvark.inference.graph.rebuild import by_row, narrow, rebuilt
 from ardvark.inference.graph.verify import verify
 from ardvark.inference.pymc_models.compile import kept_with, named_tensor
 from ardvark.inference.pymc_models.own import as_pymc
+from ardvark.inference.pytensor_graphs.affine import depends
+from ardvark.inference.pytensor_graphs.rebuild import by_row, narrow, rebuilt
 
 __all__ = ["read_model"]
 

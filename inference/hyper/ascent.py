@@ -22,7 +22,6 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.ard.fixed_point import fixed_point_ard
 from ardvark.inference.ard.gradient import log_slopes
 from ardvark.inference.ard.sequential_ard import ArdResult, sequential_ard
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.chart import Chart, discrete_hyper
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper import gaussian_route
@@ -32,6 +31,7 @@ from ardvark.inference.hyper.integrated import FAILURES
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Predictive
 from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, active_at_start
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array

@@ -15,8 +15,8 @@ import numpy as np
 
 from ardvark.inference.ard.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
 from ardvark.inference.ard.sequential_ard import ArdResult, ArdStep
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import GaussianFit
 from ardvark.inference.sites.arrays import Array, Mask

@@ -15,10 +15,10 @@ from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
 from pytensor.graph.replace import clone_replace
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.conjugacy import gamma_conditional
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.pymc_models.compile import compile_graph, named_tensor
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["ThetaSweep", "slice_move"]

@@ -18,9 +18,9 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["GammaGibbs", "GammaSlope", "refuse_improper"]

@@ -19,9 +19,9 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.graph.affine import depends
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.pymc_models.compile import compile_graph
+from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
 from ardvark.inference.sites.model import least_noise

@@ -30,6 +30,7 @@ NOT_FOR_ARRAYS |= {"xarray", "pandas", "nutpie"}
 # The layer of a file of `inference` follows from its place.
 ABOVE_ARRAYS = (
     "graph",
+    "pytensor_graphs",
     "pymc_models",
     "joint",
     "steps",
@@ -41,7 +42,7 @@ ARRAYS_THERE = ("samplers.elliptical_slice", "samplers.chain_statistics", "sampl
 ARRAYS_THERE += ("bridge.bridge", "hyper.axes", "hyper.descend", "hyper.integrate", "hyper.pareto")
 ARRAYS_AT_THE_DOOR = ("laplace", "reversible_jump")
 ABOVE_BY_NAME = ("tree", "reading", "hyper", "theta")  # and run*.py
-WALK_GRAPHS = ("graph", "pymc_models", "joint", "steps", "bridge")
+WALK_GRAPHS = ("graph", "pytensor_graphs", "pymc_models", "joint", "steps", "bridge")
 DOORS = (
     "ardvark.sklearn",
     "ardvark.steps",

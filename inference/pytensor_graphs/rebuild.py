@@ -22,7 +22,7 @@ from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.traversal import toposort
 
 from ardvark.errors import UnreadableModel
-from ardvark.inference.graph.affine import Notes, depends, operation
+from ardvark.inference.pytensor_graphs.affine import Notes, depends, operation
 
 __all__ = ["by_row", "lifted", "narrow", "rebuilt"]
 
