@@ -128,7 +128,7 @@ def replicate(
         found = {
             name: asked.run(name, executor, output)
             if name in PAPERS
-            else _whole(name, quick, output)
+            else _whole(name, asked, output)
             for name in names
         }
     if output.json:
@@ -258,10 +258,17 @@ def _number(value: float | None) -> str:
 # Studies that are run whole ---------------------------------------------------------------------
 
 
-def _whole(name: str, quick: bool, output: Output) -> dict[str, Any]:
+def _whole(name: str, asked: _Asked, output: Output) -> dict[str, Any]:
     study = STUDIES[name]
-    module, arguments = f"ardvark.studies.{study.module}", study.quick if quick else study.whole
-    output.say(f"{name}: python -m {module} {' '.join(arguments)}".rstrip())
+    arguments = study.quick if asked.quick else study.whole
+    module = f"ardvark.studies.{study.module}"
+    command = " ".join(["python", "-m", module, *arguments])
+    if asked.list:  # nothing of it is stored, so nothing is to be counted
+        listed = {"command": command}
+        if not output.json:
+            output.show(listed, lambda: f"{name}  {command}")
+        return listed
+    output.say(f"{name}: {command}")
     lines, code = _run(module, arguments, echo=not output.json)
     return {"exit_code": code, "lines": lines}
 

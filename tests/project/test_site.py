@@ -5,12 +5,18 @@
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 from test_documents import python_blocks, run_blocks
 from test_package import public
+
+from ardvark.commands.cli import app
+from ardvark.commands.studies import _Asked as Asked
+from ardvark.commands.studies import replicate
+from ardvark.studies.experiments import experiments_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -139,19 +145,47 @@ def test_every_stored_table_is_on_a_page_and_complete():
     assert set(USED) == stored
 
 
+def refused(command: str) -> str:
+    """Why a command cannot be run as it stands; empty if it can."""
+    words = shlex.split(command)
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return "" if words[1] in targets else "no such target"
+    if words[:2] == ["python", "-m"]:
+        source = ROOT / f"{words[2].removeprefix('ardvark.').replace('.', '/')}.py"
+        text = source.read_text() if source.exists() else ""
+        unknown = [w for w in words[3:] if w.startswith("--") and f'"{w}"' not in text]
+        return "nothing to run" if "__main__" not in text else " ".join(unknown)
+    function, bound, _ = app.parse_args(words[1:], print_error=False, exit_on_error=False)
+    given = bound.arguments
+    if function is not replicate or words[0] != "ardvark":
+        return "not a command that repeats a study"
+    for paper in given["papers"]:
+        asked = Asked(False, False, None, given.get("table"), given.get("only"), False, ROOT, None)
+        if not any(asked.takes(e.name, e.place) for e in experiments_of(paper)[0]):
+            return "no experiment of that name"
+    return ""
+
+
 def test_commands_of_stored_tables_exist():
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for study, name in USED:
-        content = json.loads(
-            (ROOT / "studies" / "results" / "tables" / f"{study}.json").read_text()
-        )
-        words = content["tables"][name]["command"].split()
-        if words[0] == "make":
-            assert words[1] in targets
-        else:
-            assert words[:2] == ["python", "-m"]
-            folder = words[2].removeprefix("ardvark.").replace(".", "/")
-            assert (ROOT / f"{folder}.py").exists(), words
+        path = ROOT / "studies" / "results" / "tables" / f"{study}.json"
+        command = json.loads(path.read_text())["tables"][name]["command"]
+        assert not refused(command), command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make tea",
+        "python -m ardvark.studies.papers.qi2004",
+        "python -m ardvark.studies.choose --cases",
+        "ardvark replicate mirzaei2017 --only boston_housing",
+        "ardvark list",
+    ],
+)
+def test_a_command_that_is_gone_is_found(command):
+    assert refused(command)
 
 
 # --- models and methods -------------------------------------------------------------------------

@@ -197,6 +197,8 @@ def test_a_study_is_run_with_its_lines_as_json(monkeypatch, tmp_path, capsys):
     assert main(["replicate", "example", "--quick", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["example"] == {"exit_code": 0, "lines": [{"error": 0.1}, "plain words --rows 0"]}
+    assert main(["replicate", "example", "--list"]) == 0  # says how, and runs nothing
+    assert capsys.readouterr().out == "example  python -m ardvark.studies.example --rows 3\n"
     before = list(sys.argv)
     assert main(["replicate", "example"]) == 2
     said = capsys.readouterr()
