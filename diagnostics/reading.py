@@ -1,7 +1,7 @@
 """How to read a tree of a fit: its weights, draws and labels, and what it holds at one value.
 
 The weights of a tree are found in this order: the root attribute ``weights`` (a JSON list of
-variable names), the names in its ``fit`` group, the names of the zoo (``WEIGHT_NAMES``).
+variable names), the names in its ``fit`` group, the names in `av.models` (``WEIGHT_NAMES``).
 """
 
 import hashlib

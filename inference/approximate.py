@@ -34,7 +34,7 @@ from ardvark.inference.running.progress import Tick, progress, silent
 from ardvark.inference.sites.approximation import mean_shifts, sd_shifts
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites
-from ardvark.inference.sites.model import least_noise
+from ardvark.inference.sites.model import SiteModel, least_noise
 from ardvark.inference.tree import (
     TREATMENTS,
     dims_of,
@@ -47,6 +47,7 @@ from ardvark.models.card import card_of
 
 __all__ = [
     "Estimate",
+    "GivenTheta",
     "accuracy",
     "estimated",
     "fit_exact",
@@ -122,7 +123,7 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
 def _caution(latent: LatentGaussian, settled: Settled, k_hat: float) -> str:
     """Say so where a search has ended at a place that deserves no trust, or a Gaussian is none."""
     own = ""
-    if card_of(latent.model) is None:  # of the zoo `compare` and the report say it
+    if card_of(latent.model) is None:  # else `compare` and the report say it
         found, variance = settled.fit.by_weight, settled.fit.posterior.marginal_variance
         estimate = estimated(latent, found, variance)._replace(
             moved="mean_corrected" in settled.fit.info, laplace="decrement" in settled.fit.info
@@ -229,8 +230,8 @@ def _nothing_left(settled: Settled, sites: GaussianSites) -> str:
     return (
         f"the search has explained {rows} targets by {weights} weights with a residual of "
         f"{residual:.1g}, where they have a size of {np.abs(sites.mean).max():.1g}: nothing is "
-        f"left for noise{bound if at_bound else ''}, and the evidence has no maximum worth the "
-        f"name. Fix the noise, or use NUTS."
+        f"left for noise{bound if at_bound else ''}, and the evidence has no maximum inside the "
+        f"bounds. Fix the noise, or use NUTS."
     )
 
 
@@ -244,33 +245,57 @@ def _why(settled: Settled) -> str:
     )
 
 
+class GivenTheta(NamedTuple):
+    """A graph at given hyperparameters, and what any draws of its weights put into a tree."""
+
+    latent: LatentGaussian
+    theta: dict[str, Array]
+    site_model: SiteModel
+
+    @staticmethod
+    def of(model: Any, settings: Any, why: str = "") -> GivenTheta:
+        """Read the graph; free hyperparameters that are not given are refused for the reason."""
+        latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+        if latent.hyper and not isinstance(settings.hyper, Fixed):
+            raise UnsupportedPair(why.format(free=", ".join(latent.hyper)))
+        theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
+        return GivenTheta(latent, theta, latent.at(theta))
+
+    def groups(self, weights: Array, sampling_kind: str) -> dict[str, xr.Dataset]:
+        """Draws (chain, draw, d) as groups of a tree."""
+        posterior = posterior_dataset(self.latent, weights, self.theta)
+        log_likelihood = self.site_model.sites.log(self.site_model.predictor(weights))
+        return {
+            "posterior": posterior.assign_attrs(sampling_kind=sampling_kind),
+            "log_likelihood": row_dataset(self.latent, log_likelihood),
+        }
+
+    def fit_group(self, numbers: Mapping[str, Any]) -> xr.Dataset:
+        """The hyperparameters, and numbers of the fit."""
+        return hyper_dataset(self.latent, self.theta, numbers)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What such a fit says of itself."""
+        caption = TREATMENTS["fixed"] if self.latent.hyper else ""
+        return {"hyper": "fixed", "caption": caption, "weights": self.latent.weights}
+
+
 def fit_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Independent draws at given hyperparameters: a reference without a Markov chain."""
-    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
-    if latent.hyper and not isinstance(settings.hyper, Fixed):
-        raise UnsupportedPair(
-            f"{name} needs hyper=Fixed(...): no exact posterior is known with free "
-            f"{', '.join(latent.hyper)}. Give values, or the tree of another fit: "
-            f"{METHODS[name].settings}(hyper=Fixed(tree))."
-        )
-    theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
-    site_model = latent.at(theta)
+    why = (
+        f"{name} needs hyper=Fixed(...): no exact posterior is known with free {{free}}. Give "
+        f"values, or the tree of another fit: {METHODS[name].settings}(hyper=Fixed(tree))."
+    )
+    given = GivenTheta.of(model, settings, why)
     rng = np.random.default_rng(run.seed)
     with progress(name, run.progressbar) as tick:
         tick("independent draws")
-        found = settings.sample(site_model, run.chains * run.draws, rng)
-    w = found.weights.reshape((run.chains, run.draws, -1))
-    posterior = posterior_dataset(latent, w, theta)
-    posterior.attrs["sampling_kind"] = "iid"
-    log_likelihood = site_model.sites.log(site_model.predictor(w))
+        found = settings.sample(given.site_model, run.chains * run.draws, rng)
+    weights = found.weights.reshape((run.chains, run.draws, -1))
     numbers = {"log_evidence": found.log_evidence, "log_evidence_error": found.log_evidence_error}
-    groups = {
-        "posterior": posterior,
-        "log_likelihood": row_dataset(latent, log_likelihood),
-        "fit": hyper_dataset(latent, theta, numbers | found.info),
-    }
-    caption = TREATMENTS["fixed"] if latent.hyper else ""
-    return groups, Facts(hyper="fixed", caption=caption, weights=latent.weights)
+    groups = given.groups(weights, "iid") | {"fit": given.fit_group(numbers | found.info)}
+    return groups, Facts(**given.facts)
 
 
 def posterior_dataset(latent: LatentGaussian, w: Array, theta: Mapping[str, Array]) -> xr.Dataset:

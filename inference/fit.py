@@ -61,7 +61,8 @@ def fit(
     Parameters
     ----------
     model : pm.Model, or a model of bambi
-        From the zoo, or your own: a Gaussian block, an affine predictor, an elementwise likelihood.
+        From `av.models`, or your own: a Gaussian block, an affine predictor, an elementwise
+        likelihood.
     method : settings or str
         `av.Laplace()`, `av.NUTS(hyper=av.Fixed(tree))`, ... or a name with default settings.
     draws, chains : int

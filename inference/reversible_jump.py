@@ -49,7 +49,8 @@ class ReversibleJump(MethodSettings):
         Changes of the subset tried in each sweep; `None` leaves it to the family of the model.
     proposals
         "data": coefficients of a new input come from what the data say of them; "prior": from
-        their prior, which is right too and hopeless beyond toys: it is there to compare with.
+        their prior, which is also correct but hardly ever accepted beyond small examples: it is
+        there for comparison.
     rungs
         Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
         hand their states down. 1 is no tempering; None is 1 for the joint target, 8 for the

@@ -234,10 +234,10 @@ def _plain(value: Any) -> bool:
 
 def describe(method: Any) -> dict[str, Any]:
     """Settings of a method as plain numbers and text, for the JSON in the tree."""
-    return {f.name: _spoken(getattr(method, f.name)) for f in dataclasses.fields(method)}
+    return {f.name: _as_json(getattr(method, f.name)) for f in dataclasses.fields(method)}
 
 
-def _spoken(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if value is None or _plain(value):
         return value
     if hasattr(value, "children"):
@@ -245,9 +245,9 @@ def _spoken(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {"kind": type(value).__name__, **describe(value)}
     if isinstance(value, Mapping):
-        return {str(k): _spoken(v) for k, v in value.items()}
+        return {str(k): _as_json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_spoken(v) for v in value]
+        return [_as_json(v) for v in value]
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return np.asarray(value).tolist()

@@ -30,6 +30,7 @@ never rescaled here.
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -52,7 +53,7 @@ from ardvark.models.checks import (
 )
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import Basis, Design, Scale, basis_size, expand
-from ardvark.models.likelihoods import LINKS
+from ardvark.models.likelihoods import LINKS, observe
 
 __all__ = ["ard_classification", "ard_regression"]
 
@@ -158,14 +159,12 @@ def two_class_graph(
     """Build the graph of two classes: t ~ Bernoulli(link(eta))."""
     inputs = as_inputs(X)
     codes, classes = as_binary(t, len(inputs))
-    observe = LINKS[one_of(link, LINKS, "link")]
+    distribution = LINKS[one_of(link, LINKS, "link")]
     design = design_of(inputs)
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:
-            eta = _predictor(design, prior, weights.bias)
-            t_observed = pm.Data("t_observed", codes, dims="row")
-            observe("t", eta, observed=t_observed, dims="row")
+            observe(distribution, codes, _predictor(design, prior, weights.bias))
         return model
 
     card = card_for(builder, "binary", inputs, design, classes)
@@ -192,8 +191,7 @@ def regression_graph(
             eta = _predictor(design, prior, weights.bias)
             known = sigma_fixed is not None
             sigma = pm.Data("sigma", sigma_fixed) if known else pm.HalfNormal("sigma", spread)
-            t_observed = pm.Data("t_observed", target, dims="row")
-            pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
+            observe(pm.Normal, target, eta, sigma)
         return model
 
     card = card_for(builder, "regression", inputs, design, None)
@@ -215,18 +213,20 @@ def scale_in_graph(scale: Scale) -> Any:
         return pm.Data(scale.name, scale.value, dims=scale.dims)
     # The mean of the log-normal, where searches start, is the typical value.
     mu = np.log(scale.typical) - scale.spread**2 / 2
-    return pm.LogNormal(scale.name, mu, *_doubles(scale.spread), dims=scale.dims)
+    return pm.LogNormal(scale.name, mu, *doubles(scale.spread), dims=scale.dims)
 
 
 # --- the priors of a weight -------------------------------------------------------------------
 
 
-def gamma_precisions(shape: float, rate: float) -> WeightPrior:
-    """Return w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate)."""
-    a, b = _doubles(shape, rate)
+def gamma_precisions(
+    shape: float, rate: float, *, shared: bool = False, alpha_name: str | None = None
+) -> WeightPrior:
+    """Return w ~ N(0, 1/alpha) with alpha ~ Gamma(shape, rate), for each weight or one for all."""
+    a, b = doubles(shape, rate)
 
     def prior(name: str, dims: Any = None) -> Any:
-        alpha = pm.Gamma(precision_name(name), a, b, dims=dims)
+        alpha = pm.Gamma(alpha_name or precision_name(name), a, b, dims=None if shared else dims)
         return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
 
     return prior
@@ -234,7 +234,7 @@ def gamma_precisions(shape: float, rate: float) -> WeightPrior:
 
 def integrated_precisions(shape: float, rate: float) -> WeightPrior:
     """Return the same w with alpha integrated out: Student-t, 2a degrees of freedom, sqrt(b/a)."""
-    nu, scale = _doubles(2 * shape, np.sqrt(rate / shape))
+    nu, scale = doubles(2 * shape, np.sqrt(rate / shape))
 
     def prior(name: str, dims: Any = None) -> Any:
         return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
@@ -242,27 +242,17 @@ def integrated_precisions(shape: float, rate: float) -> WeightPrior:
     return prior
 
 
-def shared_precision(shape: float, rate: float) -> WeightPrior:
-    """Return w ~ N(0, 1/alpha) with one alpha ~ Gamma(shape, rate) for the whole block."""
-    a, b = _doubles(shape, rate)
-
-    def prior(name: str, dims: Any = None) -> Any:
-        alpha = pm.Gamma(precision_name(name), a, b)
-        return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
-
-    return prior
-
-
 type _OfBlocks = dict[str, Callable[[float, float], WeightPrior]]
 
 _GAMMA: _OfBlocks = {"bias": gamma_precisions, "w": gamma_precisions}
+_SHARED: _OfBlocks = {"w": partial(gamma_precisions, shared=True)}
 _STUDENT: _OfBlocks = {"bias": integrated_precisions, "w": integrated_precisions}
 
 # name → the prior of each block as written, and with what can be integrated out integrated out
 PRIORS: dict[str, tuple[_OfBlocks, _OfBlocks]] = {
     "ard": (_GAMMA, _STUDENT),
     "student": (_STUDENT, _STUDENT),
-    "shared": (_GAMMA | {"w": shared_precision}, _STUDENT | {"w": shared_precision}),
+    "shared": (_GAMMA | _SHARED, _STUDENT | _SHARED),
 }
 
 
@@ -296,7 +286,7 @@ def precision_name(weights: str) -> str:
     return "alpha" if weights == "w" else f"alpha_{weights}"
 
 
-def _doubles(*values: float) -> tuple[Array, ...]:
+def doubles(*values: float) -> tuple[Array, ...]:
     # PyTensor keeps a Python 2.0 in single precision, and then its gammaln and log too.
     return tuple(np.array(value, dtype=np.float64) for value in values)
 

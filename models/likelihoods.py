@@ -29,6 +29,7 @@ __all__ = [
     "log_ndtr",
     "log_sigmoid",
     "logit",
+    "observe",
     "probit",
     "softmax",
     "trigonometric",
@@ -99,6 +100,12 @@ def trigonometric(name: str, eta: Any, **kwargs: Any) -> Any:
         eta,
         kwargs,
     )
+
+
+def observe(distribution: Callable[..., Any], values: Any, *parameters: Any) -> Any:
+    """Put `t`, one observation per row, into the graph; its values are `t_observed`."""
+    t_observed = pm.Data("t_observed", values, dims="row")
+    return distribution("t", *parameters, observed=t_observed, dims="row")
 
 
 LINKS: dict[str, Callable[..., Any]] = {"probit": probit, "logit": logit}

@@ -60,7 +60,7 @@ from ardvark.models.ard import (
 from ardvark.models.checks import as_classes, as_inputs, as_precisions, one_of
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import RBF, Design, centred_on_rows
-from ardvark.models.likelihoods import LINKS, softmax
+from ardvark.models.likelihoods import LINKS, observe, softmax
 
 __all__ = ["rvm_classification", "rvm_regression"]
 
@@ -175,9 +175,7 @@ def _softmax_graph(
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords={**design.coords, "class": labels}) as model:
-            eta = _predictors(design, prior, weights.bias)
-            t_observed = pm.Data("t_observed", codes, dims="row")
-            softmax("t", eta, observed=t_observed, dims="row")
+            observe(softmax, codes, _predictors(design, prior, weights.bias))
         return model
 
     def split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:

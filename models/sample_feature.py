@@ -35,6 +35,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ardvark.errors import InputError
+from ardvark.models.ard import WeightPrior, doubles, gamma_precisions, integrated_precisions
 from ardvark.models.card import Card, Precision, remember
 from ardvark.models.checks import (
     as_binary,
@@ -44,7 +45,7 @@ from ardvark.models.checks import (
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.likelihoods import LINKS
+from ardvark.models.likelihoods import LINKS, observe
 from ardvark.models.tables import warn
 
 __all__ = [
@@ -106,12 +107,11 @@ def sample_feature_regression(
     _warn_about_units(target)
     card = _card("sample_feature_regression", "regression", inputs, None, kernel, a, b)
 
-    def observe(eta: Any) -> None:
-        beta = pm.Gamma("beta", *_doubles(card.a, card.b))
-        t_observed = pm.Data("t_observed", target, dims="row")
-        pm.Normal("t", eta, sigma=beta**-0.5, observed=t_observed, dims="row")
+    def likelihood(eta: Any) -> Any:
+        beta = pm.Gamma("beta", *doubles(card.a, card.b))
+        return observe(pm.Normal, target, eta, beta**-0.5)
 
-    return _build(inputs, gamma, card, observe)
+    return _build(inputs, gamma, card, likelihood)
 
 
 def sample_feature_classification(
@@ -136,12 +136,7 @@ def sample_feature_classification(
     inputs = as_inputs(X)
     codes, classes = as_binary(t, len(inputs))
     card = _card("sample_feature_classification", "binary", inputs, classes, kernel, a, b)
-
-    def observe(eta: Any) -> None:
-        t_observed = pm.Data("t_observed", codes, dims="row")
-        LINKS["logit"]("t", eta, observed=t_observed, dims="row")
-
-    return _build(inputs, gamma, card, observe)
+    return _build(inputs, gamma, card, lambda eta: observe(LINKS["logit"], codes, eta))
 
 
 def _card(
@@ -179,23 +174,26 @@ def _new_data(X_new: Array) -> dict[str, Array]:
 
 
 def _build(
-    inputs: Inputs, gamma: float, card: SampleFeatureCard, observe: Callable[[Any], None]
+    inputs: Inputs, gamma: float, card: SampleFeatureCard, likelihood: Callable[[Any], Any]
 ) -> Any:
     """Build the graph with Gamma precisions; its second form has them integrated out."""
     width = positive(gamma, "gamma")
 
-    def build(prior: Callable[..., Any]) -> Any:
+    def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=_coords(inputs)) as model:
             eta = _predictor(inputs, width, card.kernel, prior)
-            observe(pm.Deterministic("eta", eta, dims="row"))
+            likelihood(pm.Deterministic("eta", eta, dims="row"))
         return model
 
-    model = build(lambda name, dims: _with_precisions(name, dims, card))
+    def with_precisions(name: str, dims: Any = None) -> Any:
+        return gamma_precisions(card.a, card.b, alpha_name=f"alpha_{name}")(name, dims)
+
+    model = build(with_precisions)
     pairs = tuple(Precision(name, f"alpha_{name}", card.a, card.b) for name in ("w", "lam"))
     second_card = dataclasses.replace(card, precisions=pairs)
 
     def integrated() -> Any:
-        second = build(lambda name, dims: _integrated(name, dims, card))
+        second = build(integrated_precisions(card.a, card.b))
         remember(second, second_card)
         return second
 
@@ -214,9 +212,7 @@ def _coords(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _predictor(
-    inputs: Inputs, gamma: float, kernel: FeatureKernel, prior: Callable[..., Any]
-) -> Any:
+def _predictor(inputs: Inputs, gamma: float, kernel: FeatureKernel, prior: WeightPrior) -> Any:
     """Return w' Phi_n lam without the constants' row and column of ones."""
     values = np.asarray(inputs, float)
     X = pm.Data("X", values, dims=("row", "feature"))
@@ -226,18 +222,3 @@ def _predictor(
     K = kernel(X[:, None, :], centres[None, :, :], width)  # row, centre, feature
     smooth = pt.dot(pt.dot(K, lam[1:]), w[1:])
     return w[0] * lam.sum() + lam[0] * w[1:].sum() + smooth
-
-
-def _with_precisions(name: str, dims: str, card: SampleFeatureCard) -> Any:
-    alpha = pm.Gamma(f"alpha_{name}", *_doubles(card.a, card.b), dims=dims)
-    return pm.Normal(name, 0, sigma=alpha**-0.5, dims=dims)
-
-
-def _integrated(name: str, dims: str, card: SampleFeatureCard) -> Any:
-    nu, scale = _doubles(2 * card.a, np.sqrt(card.b / card.a))
-    return pm.StudentT(name, nu=nu, mu=0, sigma=scale, dims=dims)
-
-
-def _doubles(*values: float) -> tuple[Array, ...]:
-    # PyTensor keeps a Python 2.0 in single precision, and then its gammaln and log too.
-    return tuple(np.array(value, dtype=np.float64) for value in values)

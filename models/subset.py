@@ -52,7 +52,7 @@ from ardvark.models.checks import (
     warn_about_columns,
 )
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.likelihoods import LINKS
+from ardvark.models.likelihoods import LINKS, observe
 from ardvark.models.tables import warn
 
 __all__ = [
@@ -119,18 +119,13 @@ def subset_classification(
     """
     inputs = as_inputs(X)
     codes, classes = as_binary(t, len(inputs))
-    observe = LINKS[one_of(link, LINKS, "link")]
+    distribution = LINKS[one_of(link, LINKS, "link")]
     card = SubsetCard(
         "subset_classification", "binary", inputs.feature_names, classes, inputs.scaling, _as_data,
         family="subset", slab=_the_slab(slab, a, b), bias=(0.0, WIDE), link=link,
         expected_inputs=positive(expected_inputs, "expected_inputs"),
     )  # fmt: skip
-
-    def likelihood(eta: Any) -> None:
-        t_observed = pm.Data("t_observed", codes, dims="row")
-        observe("t", eta, observed=t_observed, dims="row")
-
-    return _graph(inputs, card, likelihood)
+    return _graph(inputs, card, lambda eta: observe(distribution, codes, eta))
 
 
 def subset_regression(
@@ -174,16 +169,15 @@ def subset_regression(
         noise=(spread if fixed is None else fixed, fixed is not None),
     )  # fmt: skip
 
-    def likelihood(eta: Any) -> None:
+    def likelihood(eta: Any) -> Any:
         scale = np.array(card.noise[0])
         sigma = pm.Data("sigma", scale) if card.noise[1] else pm.HalfNormal("sigma", scale)
-        t_observed = pm.Data("t_observed", target, dims="row")
-        pm.Normal("t", eta, sigma, observed=t_observed, dims="row")
+        return observe(pm.Normal, target, eta, sigma)
 
     return _graph(inputs, card, likelihood)
 
 
-def _graph(inputs: Inputs, card: SubsetCard, likelihood: Callable[[Any], None]) -> Any:
+def _graph(inputs: Inputs, card: SubsetCard, likelihood: Callable[[Any], Any]) -> Any:
     warn_about_columns(inputs)
     values = np.array(inputs, dtype=np.float64)
     coords = {"row": np.arange(len(values)), "feature": card.feature_names}

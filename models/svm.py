@@ -29,11 +29,11 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ardvark.errors import InputError
+from ardvark.models.ard import scale_in_graph
 from ardvark.models.card import Card, remember
 from ardvark.models.checks import as_binary, as_inputs, warn_about_columns
 from ardvark.models.covariances import ARDGaussian, Covariance
-from ardvark.models.kernels import Scale
-from ardvark.models.likelihoods import trigonometric
+from ardvark.models.likelihoods import observe, trigonometric
 
 __all__ = ["trigonometric_svm"]
 
@@ -66,7 +66,7 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
     def build(whitened: bool) -> Any:
         with pm.Model(coords=coords) as model:
             rows = pm.Data("X", values, dims=("row", "feature"))
-            kappa = {scale.name: _in_graph(scale) for scale in parameters}
+            kappa = {scale.name: scale_in_graph(scale) for scale in parameters}
             covariance = kernel.train(rows, kappa, pt.eye(rows.shape[0]))
             if whitened:
                 white = pm.Normal("white", 0.0, 1.0, dims="row")
@@ -74,8 +74,7 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
             else:
                 f = pm.MvNormal("f", pt.zeros((rows.shape[0],)), cov=covariance, dims="row")
             eta = pm.Deterministic("eta", f, dims="row")
-            t_observed = pm.Data("t_observed", codes, dims="row")
-            trigonometric("t", eta, observed=t_observed, dims="row")
+            observe(trigonometric, codes, eta)
         return model
 
     model = build(whitened=False)
@@ -94,10 +93,3 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
 
     remember(model, card(whitened))
     return model
-
-
-def _in_graph(scale: Scale) -> Any:
-    if scale.value is not None:
-        return pm.Data(scale.name, scale.value, dims=scale.dims)
-    mu = np.log(scale.typical) - scale.spread**2 / 2  # the mean, where searches start, is typical
-    return pm.LogNormal(scale.name, mu, np.array(scale.spread), dims=scale.dims)

@@ -57,8 +57,18 @@ KERNEL = RBF(width=MEDIAN)
 class _Regression(RegressorMixin, Estimator):  # type: ignore[misc]
     """Gaussian noise, its sd of largest evidence too."""
 
-    noise: float | None
     _method = "laplace"  # exact for Gaussian noise
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        noise: float | None = None,
+        tolerance: float = 1e-6,
+        max_steps: int = 100_000,
+    ) -> None:
+        super().__init__(fit_intercept, tolerance, max_steps)
+        self.noise = noise
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
         """Find the precisions and the noise of largest evidence.
@@ -113,8 +123,18 @@ class _Regression(RegressorMixin, Estimator):  # type: ignore[misc]
 class _Classification(ClassifierMixin, Estimator):  # type: ignore[misc]
     """Two classes by a link; more by one-against-rest."""
 
-    method: str
-    link: str
+    def __init__(
+        self,
+        *,
+        method: str = "ep",
+        link: str = "probit",
+        fit_intercept: bool = True,
+        tolerance: float = 1e-6,
+        max_steps: int = 5000,
+    ) -> None:
+        super().__init__(fit_intercept, tolerance, max_steps)
+        self.method = method
+        self.link = link
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
         """Find the precisions of largest evidence, for each class against the rest.
@@ -229,11 +249,9 @@ class RVR(OnRows, _Regression):
         tolerance: float = 1e-6,
         max_steps: int = 100_000,
     ) -> None:
+        common = {"fit_intercept": fit_intercept, "tolerance": tolerance, "max_steps": max_steps}
+        super().__init__(noise=noise, **common)
         self.kernel = kernel
-        self.fit_intercept = fit_intercept
-        self.noise = noise
-        self.tolerance = tolerance
-        self.max_steps = max_steps
 
     def _builder(self) -> Callable[..., Any]:
         from ardvark.models.rvm import rvm_regression
@@ -255,19 +273,6 @@ class ARDRegressor(LinearBasis, _Regression):
     support_ : inputs that are not pruned; `get_support()` as in scikit-learn's selectors
     noise_, log_evidence_, n_iter_, n_features_in_, feature_names_in_, model_, tree_ : as in `RVR`
     """
-
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        noise: float | None = None,
-        tolerance: float = 1e-6,
-        max_steps: int = 100_000,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.noise = noise
-        self.tolerance = tolerance
-        self.max_steps = max_steps
 
     def _builder(self) -> Callable[..., Any]:
         from ardvark.models.ard import ard_regression
@@ -311,12 +316,9 @@ class RVC(OnRows, _Classification):
         tolerance: float = 1e-6,
         max_steps: int = 5000,
     ) -> None:
+        common = {"fit_intercept": fit_intercept, "tolerance": tolerance, "max_steps": max_steps}
+        super().__init__(method=method, link=link, **common)
         self.kernel = kernel
-        self.method = method
-        self.link = link
-        self.fit_intercept = fit_intercept
-        self.tolerance = tolerance
-        self.max_steps = max_steps
 
     def _builder(self) -> Callable[..., Any]:
         from ardvark.models.rvm import rvm_classification
@@ -345,21 +347,6 @@ class ARDClassifier(LinearBasis, _Classification):
     support_ : inputs that are not pruned (for any class); `get_support()`
     log_evidence_, n_iter_, n_features_in_, feature_names_in_, model_, tree_ : as in `RVC`
     """
-
-    def __init__(
-        self,
-        *,
-        method: str = "ep",
-        link: str = "probit",
-        fit_intercept: bool = True,
-        tolerance: float = 1e-6,
-        max_steps: int = 5000,
-    ) -> None:
-        self.method = method
-        self.link = link
-        self.fit_intercept = fit_intercept
-        self.tolerance = tolerance
-        self.max_steps = max_steps
 
     def _builder(self) -> Callable[..., Any]:
         from ardvark.models.ard import ard_classification

@@ -1,7 +1,7 @@
 """What all estimators share, and their two bases: a kernel at each row, the inputs themselves.
 
 An `Estimator` holds the posterior of its active weights as arrays; the graph and the tree are made
-when they are first used. What is observed, and how the weights are found, is in `sklearn.py`.
+when they are first used. What is observed, and how the weights are found: `sklearn/__init__.py`.
 """
 
 import warnings
@@ -63,10 +63,12 @@ class FittedWeights(NamedTuple):
 class Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What all four share; a subclass says what its basis is and how its weights are found."""
 
-    fit_intercept: bool
-    tolerance: float
-    max_steps: int
     _weights: tuple[FittedWeights, ...]
+
+    def __init__(self, fit_intercept: bool, tolerance: float, max_steps: int) -> None:
+        self.fit_intercept = fit_intercept
+        self.tolerance = tolerance
+        self.max_steps = max_steps
 
     # The basis ------------------------------------------------------------------------------------
 

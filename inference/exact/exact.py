@@ -131,7 +131,7 @@ def _probit(settings: Exact, model: SiteModel, draws: int, rng: np.random.Genera
     first = region.propose(settings.pilot, rng)
     acceptance = math.exp(log_mean(first.log_weight)[0] - region.log_bound)
     if acceptance < settings.min_acceptance:
-        raise UnsupportedPair(_hopeless(settings, model, draws, acceptance))
+        raise UnsupportedPair(_too_few_accepted(settings, model, draws, acceptance))
     second = region.propose(max(0, draws - settings.pilot), rng)  # never depends on the first
     log_weight = np.concatenate([first.log_weight, second.log_weight])
     log_evidence, error = log_mean(log_weight)
@@ -184,14 +184,14 @@ def _weights_given(
     return weights
 
 
-def _hopeless(settings: Exact, model: SiteModel, draws: int, acceptance: float) -> str:
+def _too_few_accepted(settings: Exact, model: SiteModel, draws: int, acceptance: float) -> str:
     rows, weights = model.projection.shape
     return (
         f"Exact: a pilot of {settings.pilot} proposals finds an acceptance of {acceptance:.1e} for "
         f"{rows} rows and {weights} weights, so {draws} draws would take about "
-        f"{draws / max(acceptance, 1e-300):.1e} proposals. Exact draws belong to more weights than "
+        f"{draws / max(acceptance, 1e-300):.1e} proposals. Exact draws are for more weights than "
         "rows, very few weights, or strong priors: use NUTS or EP here, or lower min_acceptance "
-        f"(now {settings.min_acceptance:g}) and wait."
+        f"(now {settings.min_acceptance:g})."
     )
 
 

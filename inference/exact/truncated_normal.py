@@ -138,7 +138,7 @@ class TruncatedNormal:
         if not found:
             raise RuntimeError(
                 f"none of {limit} proposals from a normal above its bounds was accepted: exact "
-                f"draws are hopeless here ({self.lower.size} rows). Use EP or NUTS."
+                f"draws are too slow here ({self.lower.size} rows). Use EP or NUTS."
             )
         point = np.empty(self.lower.size)
         point[self._order] = excess[0] * self._scale

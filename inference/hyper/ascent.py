@@ -337,7 +337,7 @@ class Ascent:
         fit = self.method.approximate(site_model, last[0])
         if not end.success:
             return site_model, fit, _SHORT
-        if not own:  # the zoo's kernels may do without an input
+        if not own:  # a kernel of `av.models` may do without an input
             return site_model, fit, ""
         wrong = ends(lambda u: objective(u)[0], start, end, chart.labels, low, high)
         return site_model, fit, "; ".join(wrong) and "; ".join(wrong) + _INSTEAD

@@ -30,7 +30,7 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     Parameters
     ----------
     model : pm.Model
-        A two-class model of the zoo, with the training data that were fitted.
+        A two-class model of `av.models`, with the training data that were fitted.
     tree : xr.DataTree
         A fit with a `selection_path`.
     X_test, t_test
@@ -46,7 +46,7 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     card = card_of(model)
     if "selection_path" not in tree.children or card is None or card.task != "binary":
         raise InputError(
-            "path_errors needs a two-class model of the zoo and a fit with a selection_path"
+            "path_errors needs a two-class model of av.models and a fit with a selection_path"
         )
     assert card.classes is not None
     labels = np.searchsorted(card.classes, np.asarray(t_test))

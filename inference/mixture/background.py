@@ -67,15 +67,6 @@ class BackgroundPrior(NamedTuple):
     log_p_beta: float  # log h^g / Γ(g) / P(β > floor)
 
 
-class Draws(NamedTuple):
-    """Draws of one input's background."""
-
-    v: Any  # (draw, kernel)
-    beta: Any  # (draw,)
-    tau: Any
-    mean: Any
-
-
 class Components(NamedTuple):
     """Gibbs draws of the allocations by what a proposal needs of them."""
 

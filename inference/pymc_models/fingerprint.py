@@ -41,7 +41,7 @@ __all__ = [
 
 _BITS = 2.0**30  # nine digits of a number
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-_CODES = ("t_observed", "label")  # the pm.Data of the zoo that hold the target
+_CODES = ("t_observed", "label")  # the pm.Data that hold the target in `av.models`
 _NO_INPUTS = (*_CODES, "centres")
 _UNLABELLED = ""
 

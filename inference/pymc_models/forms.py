@@ -117,8 +117,8 @@ def dims_of(model: Any, name: str) -> tuple[Any, ...]:
 def stored_names(model: Any, predictor: str | None) -> list[str]:
     """Free variables and Deterministics whose length cannot change with the number of rows.
 
-    The predictor of a zoo model can be computed from the rest; in a user's own graph it is a
-    quantity that was named to be looked at.
+    The predictor of a model of `av.models` can be computed from the rest; in a user's own graph it
+    is a quantity that was named to be looked at.
     """
     hidden = None if card_of(model) is None else predictor or "eta"
     rows = {dim for rv in model.observed_RVs for dim in dims_of(model, rv.name)[:1]}

@@ -36,7 +36,7 @@ class Simulator:
         self.model = model
         self.free = [rv.name for rv in model.free_RVs]
         self.places = {rv.name: _place_of(model, rv) for rv in model.observed_RVs}
-        # The zoo's predictors are called `eta`.
+        # In `av.models` the predictor is called `eta`.
         known = [name for name in (predictor, "eta") if name in model.named_vars]
         self.predictor = known[0] if known else None
 

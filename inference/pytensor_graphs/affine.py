@@ -16,7 +16,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.traversal import toposort, walk
 from pytensor.tensor import TensorConstant
 
-__all__ = ["Note", "Notes", "depends", "first_nonaffine", "operation", "parents"]
+__all__ = ["Note", "Notes", "depends", "operation", "parents"]
 
 # Affine if every input is: sums, moves of elements, views.
 _LINEAR = {
@@ -160,11 +160,6 @@ class Notes:
             if output not in self.stop:
                 number = self._number((node.op, place, *(n.number for n in notes)))
                 self._known[output] = Note(held, fault, number)
-
-
-def first_nonaffine(variable: Any, on: Iterable[Any], stop: Collection[Any] = ()) -> str | None:
-    """Name of the first operation that makes `variable` not affine in `on`, None if it is."""
-    return Notes(on, stop)[variable].fault
 
 
 def _fault(op: Any, dependent: list[bool]) -> str | None:

@@ -8,8 +8,8 @@ from the same seed, longer (`inference/fit.py`): all looks together cost less th
 last.
 
 Stopping when a check is passed makes the figures of that check a little too good: among several
-looks the first favourable one is taken. Means and quantiles are hardly touched; who wants R-hat
-itself as evidence takes a fixed number of draws.
+looks the first favourable one is taken. Means and quantiles are hardly touched; to use R-hat
+itself as evidence, take a fixed number of draws.
 """
 
 from ardvark.errors import InputError

@@ -98,10 +98,9 @@ def sample_chains(
             f"Sampled(kernel='exact') needs a probit or logit likelihood; this one is read as "
             f"{type(hierarchy.model.sites).__name__}. Use kernel='elliptical'."
         )
-    one = _chain_of_exact_draws if hyper.kernel == "exact" else _chain_in_machine_code
     total = chains * (hyper.tune + draws)
     run = in_threads(
-        lambda i, watch: one(latent, hierarchy, hyper, draws, streams[i], watch),
+        lambda i, watch: _chain_in_machine_code(latent, hierarchy, hyper, draws, streams[i], watch),
         chains,
         look=lambda done: tick(f"sweep {done} of {total}", done / total),
     )
@@ -159,37 +158,20 @@ def _chain_in_machine_code(
     rng: np.random.Generator,
     watch: Watch,
 ) -> Chain:
-    model = hierarchy.model
+    model, exact = hierarchy.model, hyper.kernel == "exact"
     on = np.isfinite(model.precision)  # type: ignore[arg-type]
-    arrays = hierarchy.family, hierarchy.label, hierarchy.extra
-    shape, rate = hierarchy.shape[on], hierarchy.rate[on]
-    problem = problem_of(model.projection[:, on], model.offset, arrays, shape, rate)
-    w, alpha = _start(hierarchy, rng)
-    store = store_of(draws, int(on.sum()))
-    plan = Plan(hyper.tune, hyper.sweeps, list(KERNELS).index(hyper.kernel), hyper.scale)
-    run_chain(problem, State(w[on], alpha[on]), plan, store, rng, watch)
-    return _everywhere(latent, on, store)
-
-
-def _chain_of_exact_draws(
-    latent: LatentGaussian,
-    hierarchy: _Hierarchy,
-    hyper: Sampled,
-    draws: int,
-    rng: np.random.Generator,
-    watch: Watch,
-) -> Chain:
-    model = hierarchy.model
-    on = np.isfinite(model.precision)  # type: ignore[arg-type]
-    sign = hierarchy.label
+    X, offset, sign = model.projection[:, on], model.offset, hierarchy.label
+    if exact:
+        X, offset = sign[:, None] * X, sign * offset
     arrays = hierarchy.family, sign, hierarchy.extra
-    shape, rate = hierarchy.shape[on], hierarchy.rate[on]
-    signed = sign[:, None] * model.projection[:, on]
-    problem = problem_of(signed, sign * model.offset, arrays, shape, rate)
-    alpha = _start(hierarchy, rng)[1][on]
+    problem = problem_of(X, offset, arrays, hierarchy.shape[on], hierarchy.rate[on])
+    w, alpha = (part[on] for part in _start(hierarchy, rng))
     store = store_of(draws, alpha.size)
-    plan = Plan(hyper.tune, hyper.sweeps, 0, hyper.scale)
-    if not run_exact_chain(problem, alpha, np.ones(len(sign)), plan, store, rng, watch):
+    kernel = 0 if exact else list(KERNELS).index(hyper.kernel)
+    plan = Plan(hyper.tune, hyper.sweeps, kernel, hyper.scale)
+    if not exact:
+        run_chain(problem, State(w, alpha), plan, store, rng, watch)
+    elif not run_exact_chain(problem, alpha, np.ones(len(sign)), plan, store, rng, watch):
         raise RuntimeError(
             f"none of {MOST_PROPOSALS} proposals of exact draws was accepted, for {len(sign)} "
             f"rows and {alpha.size} weights. Use Sampled(kernel='elliptical')."

@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import UnreadableModel, UnsupportedPair
-from ardvark.inference.approximate import posterior_dataset, row_dataset
+from ardvark.inference.approximate import GivenTheta, row_dataset
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.conditional import conditional_model
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Evidence, Fixed, Predictive, fixed_values
+from ardvark.inference.hyper.settings import Evidence, Fixed, Predictive
 from ardvark.inference.methods import METHODS
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.copies import without_starts
@@ -21,7 +21,6 @@ from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence
 from ardvark.inference.samplers.elliptical_slice import slice_sample
 from ardvark.inference.samplers.nuts import NUTS
-from ardvark.inference.tree import TREATMENTS, hyper_dataset
 
 __all__ = ["fit_sampler", "fit_slices"]
 
@@ -33,13 +32,12 @@ def fit_sampler(model: Any, name: str, settings: Any, run: Run) -> Answer:
     if hyper is None:
         return _sample_all(model, draw, settings, run)
     if isinstance(hyper, Fixed):
-        return _sample_at(model, draw, settings, run, hyper)
+        return _sample_at(model, draw, settings, run)
     searched = isinstance(hyper, (Evidence, Predictive))
     what = f"{type(hyper).__name__}()" if searched else repr(hyper)
     raise UnsupportedPair(
         f"{name} with hyper={what}: a sampler takes the hyperparameters into the posterior. "
-        f"Leave hyper out, or "
-        f"fix them: {METHODS[name].settings}(hyper=Fixed(tree))."
+        f"Leave hyper out, or fix them: {METHODS[name].settings}(hyper=Fixed(tree))."
     )
 
 
@@ -62,63 +60,37 @@ def _sample_all(model: Any, draw: Callable[..., Any], settings: Any, run: Run) -
     return groups, _facts(sampled, hyper="posterior" if hyper else "fixed", weights=weights)
 
 
-def _sample_at(
-    model: Any, draw: Callable[..., Any], settings: Any, run: Run, hyper: Fixed
-) -> Answer:
+def _sample_at(model: Any, draw: Callable[..., Any], settings: Any, run: Run) -> Answer:
     """Sample the weights at fixed hyperparameters, through the reading of the graph."""
-    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
-    theta = fixed_values(hyper, latent.hyper)
-    conditional, site_model = conditional_model(latent, theta), latent.at(theta)
-    more = {"site_model": site_model} if isinstance(settings, NUTS) else {}
+    given = GivenTheta.of(model, settings)
+    conditional = conditional_model(given.latent, given.theta)
+    more = {"site_model": given.site_model} if isinstance(settings, NUTS) else {}
     sampled = draw(
         conditional.model, settings,
         draws=run.draws, chains=run.chains, random_seed=run.seed, progressbar=run.progressbar,
         **more,
     )  # fmt: skip
     w = conditional.lift(sampled.posterior["u"].transpose("chain", "draw", ...).values)
-    log_likelihood = site_model.sites.log(site_model.predictor(w))
-    posterior = posterior_dataset(latent, w, theta)
-    posterior.attrs["sampling_kind"] = "mcmc"
-    groups = {
-        "posterior": posterior,
-        "sample_stats": sampled.sample_stats,
-        "log_likelihood": row_dataset(latent, log_likelihood),
-        **_evidence_group(sampled.info),
-    }
-    caption = TREATMENTS["fixed"] if latent.hyper else ""
-    return groups, _facts(sampled, hyper="fixed", caption=caption, weights=latent.weights)
+    groups = given.groups(w, "mcmc") | {"sample_stats": sampled.sample_stats}
+    return groups | _evidence_group(sampled.info), _facts(sampled, **given.facts)
 
 
 def fit_slices(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample the weights at given hyperparameters."""
-    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
-    if latent.hyper and not isinstance(settings.hyper, Fixed):
-        raise UnsupportedPair(
-            f"{name} samples the Gaussian block at given hyperparameters, and "
-            f"{', '.join(latent.hyper)} is free. Give values, or the tree of another fit: "
-            f"EllipticalSlice(hyper=Fixed(tree)). EP(hyper=Sampled()) and NUTS sample them all."
-        )
-    theta = fixed_values(settings.hyper or Fixed(), latent.hyper)
-    site_model = latent.at(theta)
+    why = (
+        f"{name} samples the Gaussian block at given hyperparameters, and {{free}} is free. Give "
+        f"values, or the tree of another fit: EllipticalSlice(hyper=Fixed(tree)). "
+        f"EP(hyper=Sampled()) and NUTS sample them all."
+    )
+    given = GivenTheta.of(model, settings, why)
     with progress(name, run.progressbar) as tick:
         tick("slices")
         rng = np.random.default_rng(run.seed)
-        found = slice_sample(site_model, settings, run.draws, run.chains, rng)
-    log_likelihood = site_model.sites.log(site_model.predictor(found.weights))
-    posterior = posterior_dataset(latent, found.weights, theta)
-    problems, numbers = convergence(posterior, xr.Dataset(), run.draws)
-    groups = {
-        "posterior": posterior.assign_attrs(sampling_kind="mcmc"),
-        "log_likelihood": row_dataset(latent, log_likelihood),
-        "fit": hyper_dataset(latent, theta, {}),
-    }
-    return groups, Facts(
-        hyper="fixed",
-        caption=TREATMENTS["fixed"] if latent.hyper else "",
-        weights=latent.weights,
-        problems=problems,
-        sampler={"evaluations_per_sweep": found.evaluations} | numbers,
-    )
+        found = slice_sample(given.site_model, settings, run.draws, run.chains, rng)
+    groups = given.groups(found.weights, "mcmc") | {"fit": given.fit_group({})}
+    problems, numbers = convergence(groups["posterior"], xr.Dataset(), run.draws)
+    facts = {"evaluations_per_sweep": found.evaluations} | numbers
+    return groups, Facts(**given.facts, problems=problems, sampler=facts)
 
 
 def _facts(sampled: SamplerDraws, **known: Any) -> Facts:

@@ -58,7 +58,7 @@ def tilted_nodes(
 
 
 def is_multimodal(log_site: Callable[[Array], Array], mean: Array, variance: Array) -> Mask:
-    """Rows (N,) whose tilted density has two tops worth the name.
+    """Rows (N,) whose tilted density has two clear peaks.
 
     Two tops: a dip of 0.01 nats between them, and none is more than 20 nats below the other.
     """

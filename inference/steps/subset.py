@@ -1,7 +1,7 @@
 """`SubsetJump`: a PyMC step method that changes which inputs are in the model.
 
-For any graph with a vector of 0 and 1 (Bernoulli, or the subset prior of the zoo). The graph keeps
-a coefficient for every input whether it is in or out (a product space), so a jump is an ordinary
+For any graph with a vector of 0 and 1 (Bernoulli, or the subset prior of `models/`). The graph
+keeps a coefficient for every input, in or out (a product space), so a jump is an ordinary
 Metropolis step on a space of fixed dimension, and every other variable can have any other step.
 
     pm.sample(step=[SubsetJump([included, w, bias])])     NUTS takes the rest by itself
@@ -46,7 +46,6 @@ from ardvark.models.checks import one_of, positive_integer
 
 __all__ = ["SubsetJump"]
 
-MOVES = ("add", "delete", "exchange", "none")
 GAUSSIANS = {"laplace": Laplace, "ep": EP}
 EXCHANGES = 0.3  # share of the jumps
 MOST_KEPT = 2000  # Gaussians; they are of use again as long as θ does not move

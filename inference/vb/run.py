@@ -103,7 +103,7 @@ def _caution(roles: Roles, ended: _Ended) -> str:
     return (
         f"the weights explain the targets: nothing is left for noise (it is at its bound, "
         f"{np.exp(_noise(ended).nodes[0]):.2g}: centre the target if that is much), and the ELBO "
-        f"has no maximum worth the name. Fix the noise."
+        f"has no maximum inside the bounds. Fix the noise."
     )
 
 

@@ -143,7 +143,7 @@ class Timing:
 
 
 def laplace_ardvark() -> Report:
-    """Fit the zoo's own model."""
+    """Fit the model of `av.models`."""
     import ardvark as av
     from ardvark.studies.workloads import sparse_probit
 

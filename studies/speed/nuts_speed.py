@@ -32,7 +32,7 @@ def _repeat() -> int:
 
 
 def _model(task: str) -> Any:
-    """The zoo's model; a fifth of the inputs matter."""
+    """The model of `av.models`; a fifth of the inputs matter."""
     import numpy as np
 
     import ardvark as av
