@@ -22,7 +22,7 @@ from cyclopts import Parameter
 
 from ardvark.commands.tasks import Output, UsageError, as_lines, known
 
-__all__ = ["PAPERS", "STUDIES", "Study", "replicate"]
+__all__ = ["PAPERS", "STUDIES", "Study", "replicate", "store_folder"]
 
 STANDARD_OUTPUT = Output()
 Flag = Annotated[bool, Parameter(negative="")]
@@ -123,7 +123,7 @@ def replicate(
         known("study", name, titles)
     if cluster not in (None, "local"):
         raise UsageError("replicate", f"--cluster is `local` or nothing, got {cluster!r}")
-    asked = _Asked(quick, full, most, table, only, list, _folder(store), results)
+    asked = _Asked(quick, full, most, table, only, list, store_folder(store), results)
     with _executor(jobs, scheduler, cluster) as executor:
         found = {
             name: asked.run(name, executor, output)
@@ -139,7 +139,8 @@ def replicate(
     return 0
 
 
-def _folder(store: Path | None) -> Path:
+def store_folder(store: Path | None) -> Path:
+    """Where units are kept: as asked, as $ARDVARK_RESULTS says, or in the cache."""
     if store is not None or os.environ.get(HOME):
         return store or Path(os.environ[HOME])
     import pooch

@@ -16,6 +16,7 @@ once in five times: what passes here is right to a tenth or so, not to a hundred
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +34,7 @@ __all__ = [
     "brownian_tail",
     "coverage",
     "inclusion_calibration",
+    "places_summary",
     "sbc_summary",
     "symmetry_test",
     "uniformity_p",
@@ -40,7 +42,7 @@ __all__ = [
 
 
 LEVEL = 0.01  # of all tests of a run together
-INTERVALS = (0.5, 0.9)
+INTERVALS = (0.5, 0.9, 0.99)
 BOOTSTRAP = 2000
 
 
@@ -48,11 +50,15 @@ def sbc_summary(tree: xr.DataTree) -> pd.DataFrame:
     """Tests and coverage of every quantity of a run of `sbc`, worst first.
 
     Columns: `uniformity_p`, `symmetry_p`, `bias` (which way Q lies from the truth, "" if it is
-    not certain), `mean`, `coverage_50`, `coverage_90` and their standard errors, `calibrated`
+    not certain), `mean`, `coverage_50`, `_90`, `_99` and their standard errors, `calibrated`
     (no test below 0.01 divided by the number of quantities).
     """
     check_tree(tree, group="prior_sbc")
-    places = _by_quantity(tree["prior_sbc"].to_dataset())
+    return places_summary(_by_quantity(tree["prior_sbc"].to_dataset()))
+
+
+def places_summary(places: Mapping[str, Array]) -> pd.DataFrame:
+    """The table of `sbc_summary` from the places of each quantity."""
     limit = LEVEL / len(places)
     rows = {}
     for name, u in places.items():

@@ -9,7 +9,7 @@ likelihood (which sees errors that cancel over the prior) and the predictor of t
 |---|---|
 | Gaussian factor of Laplace, EP, VB | its distribution function: u = Φ((w - m) / s) |
 | Gamma factor of VB | its distribution function |
-| draws, thinned to `KEPT` where they are of a Markov chain | rank, ties broken at random |
+| draws, `KEPT` at most, no more of a chain than it is worth | rank, ties broken at random |
 
 Approximations of a Gaussian block are called on arrays (milliseconds), all other methods by `fit`.
 """
@@ -17,7 +17,7 @@ Approximations of a Gaussian block are called on arrays (milliseconds), all othe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -35,14 +35,16 @@ from ardvark.inference.methods import METHODS, family_of
 from ardvark.inference.pymc_models.simulate import Simulator
 from ardvark.inference.pymc_models.travel import Carried
 from ardvark.inference.running.progress import no_tick
+from ardvark.inference.samplers.chain_statistics import ess_bulk
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.vb.blocks import Gamma
 
-__all__ = ["Replicator", "rank"]
+__all__ = ["Replicator", "rank", "worth"]
 
 type Point = Mapping[str, Array]
 
-KEPT = 99  # draws of a Markov chain that are ranked
+KEPT = 99  # draws that are ranked, at most
+FEWEST = 9  # draws that are ranked however badly a chain has mixed
 DRAWS = 499  # independent draws for quantities without a closed form
 ERRORS = (ArithmeticError, ValueError, RuntimeError, np.linalg.LinAlgError)  # of a fit, counted
 
@@ -52,6 +54,17 @@ def rank(draws: Array, truth: Any, rng: np.random.Generator) -> Array:
     less = np.sum(draws < truth, axis=0)
     ties = np.sum(draws == truth, axis=0)
     return np.asarray((less + rng.random(np.shape(truth)) * (ties + 1)) / (len(draws) + 1))
+
+
+def worth(chains: Mapping[str, Array]) -> int:
+    """How many draws are ranked of chains (chain, draw, ...): the smallest effective size.
+
+    Dependent draws make the ranks of a right sampler pile up at both ends.
+    """
+    flat = np.concatenate([v.reshape((*v.shape[:2], -1)) for v in chains.values()], axis=2)
+    sizes = ess_bulk(flat.astype(float))
+    known = sizes[np.isfinite(sizes)]  # what does not vary has none
+    return int(np.clip(known.min(initial=KEPT), FEWEST, KEPT))
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,7 @@ class Replicator:
     def run(self, seed: np.random.SeedSequence) -> dict[str, Any]:
         """One replication, as plain numbers; a fit that fails says so in `failed`."""
         simulated, fitted, ranked = seed.spawn(3)
-        truth, data = self.simulator.draw(simulated)
+        truth, data = self.simulated(simulated)
         rng = np.random.default_rng(ranked)
         with self.simulator.observing(data):
             try:
@@ -131,6 +144,10 @@ class Replicator:
                 return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())}"}
         pit = {n: np.asarray(v, float).tolist() for n, v in found.pop("pit").items()}
         return {"pit": pit, **found}
+
+    def simulated(self, seed: np.random.SeedSequence) -> tuple[Point, Point]:
+        """A draw of all free variables, and data of it."""
+        return self.simulator.draw(seed)
 
     # By arrays --------------------------------------------------------------------------------
 
@@ -215,21 +232,46 @@ class Replicator:
             random_seed=seed,
             progressbar=False,
         )
-        names = [name for name in self.simulator.free if name in tree["posterior"]]
-        draws = {name: _stacked(tree["posterior"][name]) for name in names}
+        posterior = tree["posterior"].dataset
+        free = [name for name in self.simulator.free if name in posterior]
+        # No prior leads to hyperparameters that were searched for: they have no place.
+        searched = {n for n in free if n not in self.hyper and posterior[n].attrs.get("held")}
+        chains = {name: _by_chain(posterior[name]) for name in free if name not in searched}
+        independent = posterior.attrs.get("sampling_kind") == "iid"
+        found = self.placed(chains, truth, rng, self.hyper, independent=independent)
+        return found | {"converged": bool(tree.attrs["converged"])}
+
+    def ranked(self, names: Collection[str]) -> Collection[str]:
+        """Which free variables are ranked; all of them here."""
+        return names
+
+    def placed(
+        self,
+        chains: Mapping[str, Array],
+        truth: Point,
+        rng: np.random.Generator,
+        held: Collection[str] = (),
+        *,
+        independent: bool = False,
+    ) -> dict[str, Any]:
+        """Rank the truth among draws (chain, draw, ...) of the free variables, but for `held`."""
+        names = [name for name in self.ranked(chains) if name not in held]
+        count = KEPT if independent else worth({name: chains[name] for name in names})
+        draws = {name: v.reshape((-1, *v.shape[2:])) for name, v in chains.items()}
         if family_of(self.model) == "subset":
             from ardvark.inference.subset.run import with_excluded
 
             draws = with_excluded(self.model, draws, rng)
-        keep = np.linspace(0, self.draws * self.chains - 1, KEPT).round().astype(int)
+        keep = np.linspace(0, len(draws[names[0]]) - 1, count).round().astype(int)
         kept = {name: values[keep] for name, values in draws.items()}
-        pit = {n: rank(kept[n], truth[n], rng) for n in names if n not in self.hyper}
-        if set(names) == set(self.simulator.free):
-            at_draws = [self.simulator.sums({n: kept[n][i] for n in names}) for i in range(KEPT)]
+        pit = {name: rank(kept[name], truth[name], rng) for name in names}
+        if set(chains) == set(self.simulator.free):
+            rows = [{n: kept[n][i] for n in chains} for i in range(count)]
+            at_draws = [self.simulator.sums(row) for row in rows]
             for name, value in self.simulator.sums(truth).items():
                 placed = np.array([sums[name] for sums in at_draws])
                 pit[name] = rank(placed, value, rng)
-        found = {"pit": pit, "converged": bool(tree.attrs["converged"])}
+        found: dict[str, Any] = {"pit": pit, "kept": count}
         if "included" in names:
             found["included"] = np.asarray(truth["included"]).astype(int).tolist()
             found["inclusion"] = draws["included"].mean(axis=0).tolist()
@@ -244,6 +286,5 @@ def _joined(latent: LatentGaussian, truth: Point) -> Array:
     return np.concatenate([np.ravel(truth[name]) for name in latent.weights])
 
 
-def _stacked(values: xr.DataArray) -> Array:
-    values = values.transpose("chain", "draw", ...)
-    return np.asarray(values.values).reshape((-1, *values.shape[2:]))
+def _by_chain(values: xr.DataArray) -> Array:
+    return np.asarray(values.transpose("chain", "draw", ...).values)

@@ -43,7 +43,7 @@ from ardvark.models.checks import Seed, as_seed, positive_integer
 
 __all__ = ["sbc"]
 
-FORMAT = 1  # of the files in a folder
+FORMAT = 2  # of the files in a folder
 IDENTITY = "sbc.json"
 SUMS = ("first_predictor", "log_prior", "log_likelihood")
 
@@ -92,7 +92,7 @@ def sbc(
         Hold the hyperparameters at their simulated values, which leaves the weights. By default
         Laplace and EP do, since no prior leads to a type-II posterior; all others do not.
     draws, chains : int
-        Of methods that give draws; 99 of them are ranked.
+        Of methods that give draws; 99 of them are ranked, fewer of a chain that is worth fewer.
     random_seed : int
         Every replication has its own stream of it.
     folder : path, optional

@@ -1,0 +1,332 @@
+"""The pairs that are calibrated: a model, a method, and what happens to the hyperparameters.
+
+Inputs are standard normal and seeded; data are simulated anew in each replication. The sizes are
+small, so that a replication is cheap: what is asked is whether the algorithm has the distribution
+it claims, not how it does on large data.
+
+`truth`: "exact" methods must have uniform places; for an "approximate" one the size of its error is
+what is to be known; "searched" hyperparameters (type-II) have no prior that leads to them, so only
+the coverage of the weights can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+import ardvark as av
+from ardvark.diagnostics.calibration.replication import Replicator
+from ardvark.inference.fit import named_method
+from ardvark.studies.validation.replicators import (
+    JointMixture,
+    StepMixture,
+    StepReplicator,
+    WithoutSigns,
+)
+
+__all__ = ["CASES", "SEED", "Case", "replicator"]
+
+SEED = 2026
+HELD, POSTERIOR, SEARCHED = "held", "posterior", "searched"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair, and how often it is asked."""
+
+    model: str  # builder, or what the graph is
+    setting: str
+    method: str
+    hyper: str  # "held" | "posterior" | "searched", or what finds them
+    build: Callable[[], Any]
+    settings: Any  # of the method; of steps, a function that makes them
+    rows: int
+    inputs: int
+    truth: str = "exact"
+    full: int = 1000
+    batch: int = 10  # replications in a unit of work
+    draws: int = 250
+    weights: tuple[str, ...] = ("bias", "w")
+    replicates: type[Replicator] = field(default=Replicator)
+
+    @property
+    def name(self) -> str:
+        """Model, setting, method and hyperparameters."""
+        return f"{self.model}/{self.setting}/{self.method}/{self.hyper}"
+
+
+@lru_cache(maxsize=48)  # graphs and what was compiled of them
+def replicator(name: str) -> Replicator:
+    """What runs one replication of a case; compiled once for each process."""
+    case = CASES[name]
+    hold = case.hyper == HELD
+    if issubclass(case.replicates, StepReplicator):
+        return case.replicates(case.build(), "nuts", case.settings, hold, case.draws, 4)
+    method, settings = named_method(case.settings)
+    return case.replicates(case.build(), method, settings, hold, case.draws, 4)
+
+
+# Models -------------------------------------------------------------------------------------------
+
+
+def _inputs(rows: int, inputs: int) -> Any:
+    return np.random.default_rng(SEED).standard_normal((rows, inputs))
+
+
+def _built(model: str, rows: int, inputs: int, **options: Any) -> Any:
+    X = _inputs(rows, inputs)
+    regression = model.endswith("regression")
+    t = X[:, 0] - X[:, 1] if regression else np.arange(rows) % options.pop("classes", 2)
+    return getattr(av.models, model)(X, t, **options)
+
+
+def _glmm(rows: int, groups: int) -> Any:
+    """A logit with random intercepts, as a user writes it."""
+    import pymc as pm
+
+    X = _inputs(rows, 2)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        slopes = pm.Normal("slopes", 0, 1, shape=2)
+        effects = pm.Normal("effects", 0, tau, shape=groups)
+        eta = pm.Deterministic("eta", X @ slopes + effects[np.arange(rows) % groups])
+        pm.Bernoulli("t", logit_p=eta, observed=pm.Data("t_observed", np.arange(rows) % 2))
+    return model
+
+
+def _counts(rows: int) -> Any:
+    """A Poisson regression as a user writes it."""
+    import pymc as pm
+
+    X = _inputs(rows, 2)
+    with pm.Model() as model:
+        level = pm.Normal("level", 0, 1)
+        slopes = pm.Normal("slopes", 0, 0.7, shape=2)
+        eta = pm.Deterministic("eta", level + X @ slopes)
+        pm.Poisson("t", pm.math.exp(eta), observed=pm.Data("t_observed", np.arange(rows) % 3))
+    return model
+
+
+def _robust(rows: int) -> Any:
+    """A regression with Student noise of unknown scale, as a user writes it."""
+    import pymc as pm
+
+    X = _inputs(rows, 2)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        slopes = pm.Normal("slopes", 0, 1, shape=2)
+        eta = pm.Deterministic("eta", X @ slopes)
+        pm.StudentT("t", nu=4, mu=eta, sigma=scale, observed=pm.Data("t_observed", np.zeros(rows)))
+    return model
+
+
+# Steps --------------------------------------------------------------------------------------------
+
+
+def _block(kind: str, model: Any, **options: Any) -> list[Any]:
+    """A block by a step of ours, its precisions by scales and Gibbs."""
+    block = [model["bias"], model["w"]]
+    return [
+        getattr(av.steps, kind)(block, **options),
+        av.steps.ScaleStep([model["w"], model["alpha"]]),
+        av.steps.GammaGibbs([model["alpha"], model["alpha_bias"]]),
+    ]
+
+
+def _subset_steps(model: Any) -> list[Any]:
+    return [av.steps.SubsetJump([model["included"], model["bias"], model["w"]])]
+
+
+def _mixture_steps(model: Any) -> list[Any]:
+    return [av.steps.MixtureJump(), av.steps.MixtureGibbs()]
+
+
+# The table ----------------------------------------------------------------------------------------
+
+NUTS = av.NUTS(tune=500)
+SLICE = av.EllipticalSlice(thin=4)
+SAMPLED = {
+    "Sampled(elliptical)": av.EP(hyper=av.Sampled()),
+    "Sampled(independence)": av.EP(hyper=av.Sampled(kernel="independence")),
+    "Sampled(exact)": av.EP(hyper=av.Sampled(kernel="exact")),
+}
+CHEAP: dict[str, Any] = {"full": 5000, "batch": 100}
+
+
+def _linear(model: str, setting: str, options: dict[str, Any]) -> Iterator[Case]:
+    """Every method of the ARD models, 30 rows and three inputs."""
+    build = partial(_built, model, 30, 3, **options)
+    case = partial(Case, model, setting, build=build, rows=30, inputs=3)
+    identity = model == "ard_regression"
+    rough = "exact" if identity else "approximate"
+    yield case("ep", HELD, settings=av.EP(), truth=rough, **CHEAP)
+    yield case("laplace", HELD, settings=av.Laplace(), truth=rough, **CHEAP)
+    if not identity:
+        corrected = av.Laplace(corrected=True)
+        yield case("laplace, corrected", HELD, settings=corrected, truth="approximate", **CHEAP)
+    yield case("vb", HELD, settings=av.VB(), truth=rough, full=5000, batch=50)
+    yield case("vb", POSTERIOR, settings=av.VB(), truth="approximate", full=5000, batch=50)
+    if setting != "logit":
+        yield case("exact", HELD, settings=av.Exact(), batch=25)
+    yield case("elliptical_slice", HELD, settings=SLICE)
+    yield case("nuts", HELD, settings=NUTS)
+    yield case("nuts", POSTERIOR, settings=NUTS)
+    yield case("smc", POSTERIOR, settings=av.SMC(), batch=2, full=500)
+    # With Gaussian noise of unknown size these chains are loops in Python: ten seconds a fit.
+    cost: dict[str, Any] = {"batch": 1, "full": 100} if identity else {}
+    for hyper, settings in SAMPLED.items():
+        if not (identity and "exact" in hyper):
+            yield case("ep", hyper, settings=settings, **cost)
+    sampled = av.Laplace(hyper=av.Sampled())
+    yield case("laplace", "Sampled(elliptical)", settings=sampled, batch=1, full=100)
+    for rule in (av.EP, av.Laplace):
+        name = rule.__name__.lower()
+        integrated, searched = rule(hyper=av.Integrated()), rule(hyper=av.Evidence())
+        yield case(name, "Integrated()", settings=integrated, truth="approximate", batch=5)
+        yield case(name, "Evidence()", settings=searched, truth=SEARCHED)
+    if not identity:
+        predictive = av.EP(hyper=av.Predictive())
+        yield case("ep", "Predictive()", settings=predictive, truth=SEARCHED)
+    kinds = ["EPStep", "LaplaceStep", "VBStep"] + ["ExactProbitStep"] * (setting == "probit")
+    for kind in kinds:
+        yield case(
+            f"pm.sample, {kind}", POSTERIOR, settings=partial(_block, kind), batch=2, full=500,
+            draws=100, replicates=StepReplicator,
+        )  # fmt: skip
+
+
+def _kernel_machines() -> Iterator[Case]:
+    wide = av.RBF(width=1.5)
+    for model, setting, options in (
+        ("rvm_classification", "two classes", {"kernel": wide}),
+        ("rvm_regression", "noise inferred", {"kernel": wide, "b": 0.5}),
+    ):
+        build = partial(_built, model, 12, 2, **options)
+        case = partial(Case, model, setting, build=build, rows=12, inputs=2)
+        rough = "exact" if model == "rvm_regression" else "approximate"
+        yield case("ep", HELD, settings=av.EP(), truth=rough, full=2000, batch=50)
+        yield case("laplace", HELD, settings=av.Laplace(), truth=rough, full=2000, batch=50)
+        yield case("vb", POSTERIOR, settings=av.VB(), truth="approximate", full=2000, batch=25)
+        yield case("elliptical_slice", HELD, settings=SLICE)
+        yield case("nuts", POSTERIOR, settings=NUTS, batch=5)
+        yield case("smc", POSTERIOR, settings=av.SMC(), batch=2, full=200)
+        cost: dict[str, Any] = {"batch": 1, "full": 100} if rough == "exact" else {}
+        yield case("ep", "Sampled(elliptical)", settings=av.EP(hyper=av.Sampled()), **cost)
+        if rough == "exact":
+            yield case("exact", HELD, settings=av.Exact())
+        searched = av.Laplace(hyper=av.Evidence())
+        yield case("laplace", "Evidence()", settings=searched, truth=SEARCHED)
+    softmax = {"kernel": wide, "alpha": 1.0, "classes": 3}
+    build = partial(_built, "rvm_classification", 12, 2, **softmax)
+    three = partial(Case, "rvm_classification", "three classes", build=build, rows=12, inputs=2)
+    yield three("laplace", "given", settings=av.Laplace(), truth="approximate", batch=25)
+    yield three("nuts", "given", settings=NUTS, batch=5)
+
+
+def _processes() -> Iterator[Case]:
+    given = av.ARDGaussian(2.0, [0.5, 0.1], 1.0)
+    build = partial(_built, "trigonometric_svm", 15, 2, kernel=given)
+    case = partial(Case, "trigonometric_svm", "kernel given", build=build, rows=15, inputs=2)
+    case = partial(case, weights=("f",))
+    yield case("laplace", "given", settings=av.Laplace(), truth="approximate", batch=25)
+    yield case("ep", "given", settings=av.EP(), truth="approximate", batch=25)
+    yield case("elliptical_slice", "given", settings=SLICE)
+    yield case("nuts", "given", settings=NUTS, batch=5)
+    yield case("smc", "given", settings=av.SMC(), batch=2, full=200)
+    free = partial(_built, "trigonometric_svm", 15, 2)
+    case = partial(Case, "trigonometric_svm", "kernel inferred", build=free, rows=15, inputs=2)
+    yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=200, weights=("f",))
+
+
+def _subsets() -> Iterator[Case]:
+    jumps = av.ReversibleJump(sweeps=4000)
+    settings: list[tuple[str, str, dict[str, Any]]] = [
+        ("subset_regression", "noise known", {"noise": 1.0}),
+        ("subset_regression", "noise inferred", {}),
+        ("subset_regression", "slab ard", {"slab": "ard"}),
+        ("subset_classification", "probit", {}),
+        ("subset_classification", "logit", {"link": "logit", "slab": 2.0}),
+        ("subset_classification", "slab shared", {"slab": "shared", "a": 2.5, "b": 0.7}),
+    ]
+    for model, setting, options in settings:
+        build = partial(_built, model, 30, 4, **options)
+        case = partial(Case, model, setting, build=build, rows=30, inputs=4)
+        yield case("reversible_jump", POSTERIOR, settings=jumps)
+        if model == "subset_regression" and setting != "slab ard":
+            yield case("exact", POSTERIOR, settings=av.Exact())
+        if setting in ("noise known", "probit"):
+            yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=200)
+            yield case(
+                "pm.sample, SubsetJump", POSTERIOR, settings=_subset_steps, batch=2, full=200,
+                draws=100, replicates=StepReplicator,
+            )  # fmt: skip
+
+
+def _sample_features() -> Iterator[Case]:
+    for model in ("sample_feature_classification", "sample_feature_regression"):
+        build = partial(_built, model, 12, 2, a=2.5, b=0.7, gamma=0.3)
+        case = partial(Case, model, "width given", build=build, rows=12, inputs=2)
+        case = partial(case, weights=("first_predictor",), replicates=WithoutSigns)
+        whole = av.VB(prune=None)  # what is pruned has no place
+        yield case("vb", POSTERIOR, settings=whole, truth="approximate", batch=5)
+        yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=500)
+        yield case("smc", POSTERIOR, settings=av.SMC(), batch=2, full=200)
+
+
+def _mixtures() -> Iterator[Case]:
+    jumps = av.ReversibleJump(sweeps=4000)
+    options = {"n_kernels": 2}
+    joint = partial(_built, "rbf_mixture", 12, 2, **options)
+    case = partial(Case, "rbf_mixture", "joint", build=joint, rows=12, inputs=2)
+    case = partial(case, weights=("included",), replicates=JointMixture)
+    yield case("reversible_jump", POSTERIOR, settings=jumps, batch=5)
+    yield case("exact", POSTERIOR, settings=av.Exact(), batch=5)
+    yield replace(
+        case("pm.sample, MixtureJump", POSTERIOR, settings=_mixture_steps, batch=2, full=200),
+        replicates=StepMixture,
+    )
+    conditional = partial(_built, "rbf_mixture", 12, 2, target="conditional", **options)
+    case = partial(Case, "rbf_mixture", "conditional", build=conditional, rows=12, inputs=2)
+    case = partial(case, weights=("included",), replicates=JointMixture)
+    yield case("reversible_jump", POSTERIOR, settings=jumps, batch=2, full=500)
+
+
+def _own_graphs() -> Iterator[Case]:
+    graphs: list[tuple[str, str, Any, tuple[str, ...]]] = [
+        ("own graph", "random intercepts, logit", partial(_glmm, 36, 6), ("slopes", "effects")),
+        ("own graph", "counts", partial(_counts, 25), ("level", "slopes")),
+        ("own graph", "Student noise", partial(_robust, 25), ("slopes",)),
+    ]
+    for model, setting, build, weights in graphs:
+        case = partial(Case, model, setting, build=build, inputs=2, weights=weights)
+        case = partial(case, rows=36 if "logit" in setting else 25)
+        yield case("ep", HELD, settings=av.EP(), truth="approximate", full=2000, batch=50)
+        yield case("laplace", HELD, settings=av.Laplace(), truth="approximate", full=2000, batch=50)
+        yield case("nuts", POSTERIOR, settings=NUTS)
+        if setting != "counts":
+            for rule in (av.EP, av.Laplace):
+                integrated = rule(hyper=av.Integrated())
+                name = rule.__name__.lower()
+                yield case(name, "Integrated()", settings=integrated, truth="approximate", batch=5)
+            sampled = av.EP(hyper=av.Sampled())
+            yield case("ep", "Sampled(elliptical)", settings=sampled, batch=1, full=100)
+
+
+def _cases() -> Iterator[Case]:
+    yield from _linear("ard_classification", "probit", {"link": "probit"})
+    yield from _linear("ard_classification", "logit", {"link": "logit"})
+    # b is not taken from t: t is simulated
+    yield from _linear("ard_regression", "noise inferred", {"b": 2 / 3})
+    yield from _kernel_machines()
+    yield from _processes()
+    yield from _subsets()
+    yield from _sample_features()
+    yield from _mixtures()
+    yield from _own_graphs()
+
+
+CASES = {case.name: case for case in _cases()}

@@ -1,0 +1,91 @@
+"""What lanes have in common: units by turns within a budget, and a file of results with its origin.
+
+A lane has experiments; each turn runs the next unit of the experiments that have cost least so far.
+So the cheap ones are done first, every one gets something, and a run with more time fills up what
+is there.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ardvark.diagnostics.storage.atomic import write_text
+from ardvark.studies.experiments import Experiment, Numbers, Store, run
+
+__all__ = ["RESULTS", "Lane", "fill", "stored", "write_lane"]
+
+RESULTS = Path(__file__).parents[1] / "results" / "validation"
+PACKAGES = ("ardvark", "pymc", "pytensor", "numpy", "scipy", "numba", "arviz", "nutpie", "xarray")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Experiments, and what all that is stored of them says."""
+
+    name: str
+    experiments: Sequence[Experiment]
+    summary: Callable[[Store], dict[str, Any]]
+    passed: Callable[[Mapping[str, Any]], list[str]]  # of a summary: what must not be, in words
+    after: Callable[[Mapping[str, Any]], None] = field(default=lambda found: None)
+
+
+def stored(experiment: Experiment, store: Store) -> tuple[list[Numbers], float]:
+    """What is there of an experiment, in its order, and the CPU seconds it took."""
+    units = experiment.units(experiment.full)
+    found = [(numbers, store.seconds(u)) for u in units if (numbers := store.get(u)) is not None]
+    return [numbers for numbers, _ in found], sum(seconds for _, seconds in found)
+
+
+def fill(
+    experiments: Sequence[Experiment],
+    store: Store,
+    executor: Any = None,
+    *,
+    minutes: float | None = None,
+    quick: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Run what is missing, the least spent first, until the CPU minutes are used up."""
+    wanted = {e.name: e.units(e.quick if quick else e.full) for e in experiments}
+    todo = {name: [u for u in units if store.get(u) is None] for name, units in wanted.items()}
+    spent = {n: sum(store.seconds(u) for u in units) for n, units in wanted.items()}
+    used, turn = 0.0, max(1, executor if isinstance(executor, int) else 1)
+    while any(todo.values()) and (minutes is None or used < 60 * minutes):
+        due = sorted((name for name in todo if todo[name]), key=lambda name: spent[name])[:turn]
+        units = [todo[name].pop(0) for name in due]
+        begin = time.monotonic()
+        run(units, store, executor)
+        for name, unit in zip(due, units, strict=True):
+            spent[name] += store.seconds(unit)
+            used += store.seconds(unit)
+        left = sum(len(units) for units in todo.values())
+        told(f"{due[0]}  {time.monotonic() - begin:.1f} s, {used:.0f} CPU s, {left} units left")
+
+
+def write_lane(name: str, found: Mapping[str, Any], command: str, folder: Path = RESULTS) -> Path:
+    """Keep a summary, with when and by what it was made."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    made = {
+        "lane": name,
+        "command": command,
+        "commit": commit,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in PACKAGES},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    text = json.dumps(made | dict(found), indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n")
+    return path
