@@ -249,8 +249,9 @@ class RVR(OnRows, _Regression):
         tolerance: float = 1e-6,
         max_steps: int = 100_000,
     ) -> None:
-        common = {"fit_intercept": fit_intercept, "tolerance": tolerance, "max_steps": max_steps}
-        super().__init__(noise=noise, **common)
+        super().__init__(
+            fit_intercept=fit_intercept, noise=noise, tolerance=tolerance, max_steps=max_steps
+        )
         self.kernel = kernel
 
     def _builder(self) -> Callable[..., Any]:
@@ -316,8 +317,10 @@ class RVC(OnRows, _Classification):
         tolerance: float = 1e-6,
         max_steps: int = 5000,
     ) -> None:
-        common = {"fit_intercept": fit_intercept, "tolerance": tolerance, "max_steps": max_steps}
-        super().__init__(method=method, link=link, **common)
+        super().__init__(
+            method=method, link=link, fit_intercept=fit_intercept, tolerance=tolerance,
+            max_steps=max_steps,
+        )  # fmt: skip
         self.kernel = kernel
 
     def _builder(self) -> Callable[..., Any]:
