@@ -4,7 +4,8 @@
     unit(number, **settings) -> {name: number}        a pure function: data, partition, method, seed
     Store             one JSON file for each unit that is done, named by a hash of its inputs
     run               the units that are not in the store, by an executor (`running/executor.py`)
-    summary           means, standard errors and paired tests over the units that are there
+
+What the units of a store say together is in `summaries.py`.
 
 A unit is written whole or not at all the moment it is done: a run that was killed goes on where it
 was and ends in the same bytes. CPU seconds are kept beside, since they are never the same.
@@ -18,7 +19,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -37,11 +38,11 @@ __all__ = [
     "Anova",
     "Claim",
     "Experiment",
+    "Numbers",
     "Store",
     "Unit",
     "experiments_of",
     "run",
-    "summary",
 ]
 
 PAPERS = ("qi2004", "tipping2001", "usps", "chu2006", "madelon", "mirzaei2017")
@@ -49,7 +50,6 @@ DECIDES = ("ardvark", "numpy", "scipy", "scikit-learn")  # packages whose versio
 USUAL = 10  # partitions, unless fewer or all are asked for
 
 type Numbers = dict[str, Any]
-type Stored = Mapping[str, Sequence[Numbers | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,100 +193,3 @@ def run(
 
     run_tasks(_timed, todo, executor, done=keep)
     return done
-
-
-# What they say ----------------------------------------------------------------------------------
-
-
-def summary(
-    experiments: Sequence[Experiment], claims: Sequence[Claim | Anova], store: Store
-) -> dict[str, Any]:
-    """Means with standard errors of all that is stored, and the claims by paired t-tests."""
-    found: dict[str, Any] = {}
-    stored: dict[str, list[Numbers | None]] = {}
-    for experiment in experiments:
-        units = experiment.units(experiment.full)
-        stored[experiment.name] = [store.get(unit) for unit in units]
-        numbers = [one for one in stored[experiment.name] if one is not None]
-        good = [one for one in numbers if "failed" not in one]
-        if not numbers:
-            continue
-        found[experiment.name] = {
-            "place": experiment.place,
-            "settings": dict(experiment.settings),
-            "units": len(numbers),
-            "of": experiment.full,
-            "seeds": [n for n, one in enumerate(stored[experiment.name]) if one is not None],
-            "failed": len(numbers) - len(good),
-            "cpu_seconds": round(sum(store.seconds(unit) for unit in units), 1),
-            "numbers": {name: _mean([one.get(name) for one in good]) for name in _names(good)},
-        }
-    tests = [test for claim in claims if (test := _tested(claim, stored)) is not None]
-    return {"experiments": found, "claims": tests}
-
-
-def _names(numbers: Sequence[Numbers]) -> list[str]:
-    first = numbers[0] if numbers else {}
-    return [name for name, value in first.items() if isinstance(value, int | float | None)]
-
-
-def _mean(values: Sequence[Any]) -> dict[str, Any]:
-    known = np.array([value for value in values if value is not None], float)
-    if not known.size:
-        return {"mean": None, "error": None, "n": 0}
-    error = known.std(ddof=1) / math.sqrt(known.size) if known.size > 1 else None
-    return {
-        "mean": _rounded(known.mean()),
-        "error": None if error is None else _rounded(error),
-        "n": known.size,
-    }
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _paired(claim: Claim, stored: Stored) -> dict[str, Any] | None:
-    """The difference of two numbers on the same partitions, by a paired t-test."""
-    from scipy.stats import ttest_1samp
-
-    sides = [side.rsplit(":", 1) for side in (claim.first, claim.second)]
-    rows = zip(*(stored.get(experiment, []) for experiment, _ in sides), strict=False)
-    apart = np.array([
-        a[sides[0][1]] - b[sides[1][1]]
-        for a, b in rows
-        if a and b and a.get(sides[0][1]) is not None and b.get(sides[1][1]) is not None
-    ])  # fmt: skip
-    if len(apart) < 2:
-        return None
-    error = float(apart.std(ddof=1) / math.sqrt(len(apart)))
-    p = float(ttest_1samp(apart, 0.0).pvalue) if error > 0 else float(apart.mean() == 0)
-    return {
-        **claim._asdict(),
-        "difference": _rounded(apart.mean()),
-        "error": _rounded(error),
-        "n": len(apart),
-        "p": _rounded(p),
-    }
-
-
-def _tested(claim: Claim | Anova, stored: Stored) -> dict[str, Any] | None:
-    return _paired(claim, stored) if isinstance(claim, Claim) else _anova(claim, stored)
-
-
-def _anova(claim: Anova, stored: Stored) -> dict[str, Any] | None:
-    """Whether the means of several groups differ, by a one-way analysis of variance."""
-    from scipy.stats import f_oneway
-
-    groups = {}
-    for side in claim.sides:
-        name, number = side.rsplit(":", 1)
-        units = [one for one in stored.get(name, ()) if one]
-        values = [one[number] for one in units if one.get(number) is not None]
-        if len(values) > 1:
-            groups[side] = values
-    if len(groups) < 2:
-        return None
-    p = _rounded(float(f_oneway(*groups.values()).pvalue))
-    counts = [len(values) for values in groups.values()]
-    return {"text": claim.text, "sides": list(groups), "n": counts, "p": p}

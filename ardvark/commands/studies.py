@@ -176,7 +176,8 @@ class _Asked(NamedTuple):
 
     def run(self, paper: str, executor: Any, output: Output) -> dict[str, Any]:
         """Run the units of a paper that are missing, and say what all of them say."""
-        from ardvark.studies.experiments import Store, experiments_of, run, summary
+        from ardvark.studies.experiments import Store, experiments_of, run
+        from ardvark.studies.summaries import summary, write_results
 
         experiments, claims = experiments_of(paper)
         taken = [e for e in experiments if self.takes(e.name, e.place)]
@@ -216,9 +217,7 @@ class _Asked(NamedTuple):
         if not output.json:
             output.show(found, lambda: _lines(found))
         if self.results is not None:
-            from ardvark.studies.ledger import write_results
-
-            write_results(self.results / f"{paper}.json", summary(experiments, claims, store))
+            write_results(self.results / f"{paper}.json", experiments, claims, store)
         return found
 
     def takes(self, name: str, place: str) -> bool:

@@ -23,11 +23,7 @@ rows): the rest is left out. The sets of table 4 have one split but for crabs.
 | vrsfm, rsfm       | `av.VB()` and `av.Laplace()` on the sample-feature graph, without trees      |
 | elbo              | vrsfm with gamma by its bound; the validation rows are left out all the same |
 | rvm               | one Gaussian kernel over all inputs                                          |
-| svr               | every second point of the paper's grid (C, gamma, epsilon), inputs           |
-|                   | standardised                                                                 |
-| rfe_gau, rfe_lap  | svr on the k inputs that recursive elimination leaves, k by the validation   |
-|                   | rows; an SVR of C = 1 and a Gaussian or Laplace kernel drops the input whose |
-|                   | absence lowers its |w|² least (Guyon et al. 2002; the paper only cites it)   |
+| svr, rfe, slcca   | support vector regression on all or on chosen inputs (`mirzaei_svr.py`)      |
 | lda, logistic, ...| scikit-learn with its default settings; C and gamma of svm by five folds     |
 """
 
@@ -37,10 +33,9 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from ardvark.inference.ard.gaussian_ard import gaussian_ard
 from ardvark.inference.ard.sequential_ard import sequential_ard
@@ -54,21 +49,12 @@ from ardvark.inference.vb.vb import VB
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.experiments import Anova, Claim, Experiment
 from ardvark.studies.papers.mirzaei_data import CLASSES, SIZES, SYNTHETIC, TRAINING, Part, part_of
+from ardvark.studies.papers.mirzaei_svr import RIVALS, Answer, every_svr
 
 __all__ = ["CLAIMS", "EXPERIMENTS", "MACHINES", "realise"]
 
 WIDE = tuple(2.0**k for k in range(-6, 7))
 FOLDS = 5
-
-
-class Answer(NamedTuple):
-    """Predictor at new rows, and what the machine is made of."""
-
-    predictor: Callable[[Array], Array]
-    samples: int
-    features: tuple[int, ...]
-    converged: bool
-    elbo: float = math.nan
 
 
 # --- machines -------------------------------------------------------------------------------------
@@ -102,65 +88,6 @@ def _rvm(part: Part, gamma: float) -> Answer:
     return Answer(lambda X: columns(X) @ weights, vectors, every, path.converged)
 
 
-def _svr(part: Part, C: float, gamma: float, epsilon: float) -> Answer:
-    return _svr_on(tuple(range(part.X.shape[1])), "gau", part, C, gamma, epsilon)
-
-
-def _svr_on(
-    kept: tuple[int, ...], kind: str, part: Part, C: float, gamma: float, epsilon: float
-) -> Answer:
-    """An SVR on some standardised inputs."""
-    from sklearn.svm import SVR
-
-    columns = list(kept)
-    centre, scale = part.X.mean(axis=0), part.X.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-
-    def inputs(X: Array) -> Array:
-        return np.asarray(((X - centre) / scale)[:, columns])
-
-    Z = inputs(part.X)
-    fitted = SVR(kernel="precomputed", C=C, epsilon=epsilon).fit(
-        _similar(kind, Z, Z, gamma), part.t
-    )
-    return Answer(
-        lambda X: np.asarray(fitted.predict(_similar(kind, inputs(X), Z, gamma))),
-        len(fitted.support_), kept, True,
-    )  # fmt: skip
-
-
-def _similar(kind: str, X: Array, Z: Array, gamma: float) -> Array:
-    return np.asarray(np.exp(-gamma * cdist(X, Z, "sqeuclidean" if kind == "gau" else "cityblock")))
-
-
-def _eliminated(kind: str, part: Part) -> list[tuple[int, ...]]:
-    """Inputs that are left when the one that matters least to |w|² goes, one after the other."""
-    from sklearn.svm import SVR
-
-    Z = (part.X - part.X.mean(axis=0)) / np.where(part.X.std(axis=0) > 0, part.X.std(axis=0), 1.0)
-    kept, gamma = list(range(Z.shape[1])), 1.0 / Z.shape[1]
-    power = 2 if kind == "gau" else 1
-    left = [tuple(kept)]
-    while len(kept) > 1:
-        fitted = SVR(kernel="precomputed").fit(
-            K := _similar(kind, Z[:, kept], Z[:, kept], gamma), part.t
-        )
-        on, a = fitted.support_, fitted.dual_coef_[0]
-        small = K[np.ix_(on, on)]
-        apart = [np.abs(Z[on, None, j] - Z[None, on, j]) ** power for j in kept]
-        change = [a @ (small - small * np.exp(gamma * d)) @ a for d in apart]
-        kept.pop(int(np.argmin(change)))
-        left.append(tuple(kept))
-    return left
-
-
-def _rfe(kind: str, part: Part) -> tuple[list[Answer], list[tuple[Any, ...]]]:
-    """Every number of inputs at every point of the grid."""
-    settings = list(product(_eliminated(kind, part), _grid("svr", False)))
-    tried = [_svr_on(kept, kind, part, *setting) for kept, setting in settings]
-    return tried, [setting for _, setting in settings]
-
-
 def _library(name: str, part: Part) -> Answer:
     """Classifiers of scikit-learn with their default settings."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -191,21 +118,11 @@ def _library(name: str, part: Part) -> Answer:
     )
 
 
-def _grid(name: str, classes: bool) -> list[tuple[Any, ...]]:
-    """The settings that a machine is tried with."""
-    if name == "svr":
-        powers = (range(-2, 7, 2), range(-6, 3, 2), range(-5, 2, 2))
-        C, gamma, epsilon = ([2.0**k for k in p] for p in powers)
-        return [(c, g, e) for c in C for g in gamma for e in epsilon]
-    return [(g,) for g in (WIDE if classes else GAMMAS)]
-
-
 MACHINES: dict[str, Callable[..., Answer]] = {
     "vrsfm": lambda part, gamma: _machine(VB(), part, gamma),
     "elbo": lambda part, gamma: _machine(VB(), part, gamma),
     "rsfm": lambda part, gamma: _machine(Laplace(), part, gamma),
     "rvm": _rvm,
-    "svr": _svr,
 }
 
 
@@ -218,10 +135,14 @@ def _tried(
 ) -> tuple[list[Answer], list[tuple[Any, ...]]]:
     """Every setting on the training rows; `vrsfm` and `elbo` share them."""
     part = part_of(name, n, number)
-    if family.startswith("rfe"):
-        return _rfe(family[4:], part)
-    settings = _grid(family, part.classes)
+    if family in RIVALS:
+        return every_svr(family, part)
+    settings = _gammas(part)
     return [MACHINES[family](part, *setting) for setting in settings], settings
+
+
+def _gammas(part: Part) -> list[tuple[Any, ...]]:
+    return [(g,) for g in (WIDE if part.classes else GAMMAS)]
 
 
 def chosen(machine: str, name: str, n: int | None, number: int) -> tuple[Answer, tuple[Any, ...]]:
@@ -237,7 +158,7 @@ def chosen(machine: str, name: str, n: int | None, number: int) -> tuple[Answer,
         ]
         best = int(np.argmin(scores))
         return tried[best], settings[best]
-    fit, settings = MACHINES[machine], _grid(machine, part.classes)
+    fit, settings = MACHINES[machine], _gammas(part)
     fold = np.random.default_rng(0).permutation(np.arange(len(part.t)) % FOLDS)
     total = np.zeros(len(settings))
     for k in range(FOLDS):
@@ -294,7 +215,6 @@ def _scc(predictor: Array, t: Array) -> float:
 # --- what is run ----------------------------------------------------------------------------------
 
 SPARSE = ("vrsfm", "elbo", "rsfm", "rvm")
-RIVALS = ("svr", "rfe_gau", "rfe_lap")
 PLACES = {
     "sin2d": "figures 2 and 4, table 1",
     "additive": "figures 3 and 5",
@@ -330,13 +250,13 @@ EXPERIMENTS = tuple(_experiments())
 def _claims() -> list[Claim | Anova]:
     """VRSFM against each other machine, where the paper tests it."""
     sets = [f"{name}/{n}" for name in ("sin2d", "additive") for n in TRAINING]
-    rivals = ("rsfm", "rfe_gau", "rfe_lap", "rvm", "svr")
+    rivals = ("rsfm", "rfe_gau", "rfe_lap", "slcca", "rvm", "svr")
     told: list[Claim | Anova] = []
     for name, rival in product(sets, rivals):
         ours, theirs = f"{name}/vrsfm", f"{name}/{rival}"
         told.append(Claim(f"{name}: smaller MSE than {rival}", f"{theirs}:error", f"{ours}:error"))
         told.append(Claim(f"{name}: larger SCC than {rival}", f"{ours}:scc", f"{theirs}:scc"))
-    machines = ("svr", "rvm", "rfe_gau", "rfe_lap", "rsfm", "vrsfm")
+    machines = ("svr", "rvm", "rfe_gau", "rfe_lap", "slcca", "rsfm", "vrsfm")
     for name, number in product(SIZES, ("error", "scc")):
         sides = tuple(f"{name}/{machine}:{number}" for machine in machines)
         told.append(Anova(f"{name}: {number} of all machines", sides))

@@ -189,6 +189,11 @@ def settings_of(case: Case, rule: str) -> list[tuple[float, ...]]:
 
 def validated(part: Part, case: Case, rule: str = "validation") -> tuple[float, ...]:
     """The setting of least error in cross-validation on the training rows."""
+    return settings_of(case, rule)[int(np.argmin(cross_validated(part, case, rule)))]
+
+
+def cross_validated(part: Part, case: Case, rule: str = "validation") -> Array:
+    """Cross-validated error on the training rows, of each setting."""
     fold = np.random.default_rng(0).permutation(len(part.t)) % FOLDS
     settings = settings_of(case, rule)
     total = np.zeros(len(settings))
@@ -201,7 +206,7 @@ def validated(part: Part, case: Case, rule: str = "validation") -> tuple[float, 
             else:
                 found = machine(inner, case, setting[0], tolerance=1e-2)
             total[i] += error_of(case, found.predictor, inner.t_test)
-    return settings[int(np.argmin(total))]
+    return total / FOLDS
 
 
 @cache

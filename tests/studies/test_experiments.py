@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ardvark.commands.cli import main
-from ardvark.studies import experiments
-from ardvark.studies.experiments import Anova, Claim, Experiment, Store, run, summary
+from ardvark.studies import experiments, summaries
+from ardvark.studies.experiments import Anova, Claim, Experiment, Store, run
+from ardvark.studies.summaries import summary, write_results
 
 
 def unit(number, scale=1.0):
@@ -85,6 +87,27 @@ def test_a_planted_equality_is_no_difference(tmp_path):
     run(FIRST.units(4), store)
     same = summary([FIRST], [Claim("the same", "first:first", "first:first")], store)["claims"][0]
     assert same["difference"] == 0 and same["p"] == 1
+
+
+def test_results_of_several_runs_are_kept_together(tmp_path, monkeypatch):
+    """A store that has less, or another experiment, takes nothing away from what is kept."""
+    path, claims = tmp_path / "paper.json", [Claim("larger", "first:first", "first:second")]
+    days = iter(["first", "second", "third"])
+    monkeypatch.setattr(summaries, "_made_by", lambda: {"commit": next(days)})
+
+    def kept_of(folder, units, every=(FIRST, OTHER)):
+        run(units, Store(tmp_path / folder))
+        write_results(path, every, claims, Store(tmp_path / folder))
+        return json.loads(path.read_text())
+
+    whole = kept_of("a", FIRST.units(6))
+    more = kept_of("b", [*FIRST.units(3), *OTHER.units(2)])
+    assert more["experiments"]["first"] == whole["experiments"]["first"]  # six, not three
+    assert more["claims"] == whole["claims"] and more["claims"][0]["n"] == 6
+    assert [more["experiments"][n]["run"] for n in ("first", "other")] == [0, 1]
+    full = kept_of("b", FIRST.units(8), (replace(FIRST, settings={"scale": 1.0}),))
+    assert set(full["experiments"]) == {"first"} and full["claims"][0]["n"] == 8
+    assert full["runs"] == [{"commit": "third"}]  # nothing is left of the others
 
 
 KILLED = """
@@ -168,8 +191,9 @@ def test_replicate_runs_what_is_missing_and_lists_what_is_there(small_paper, tmp
     found = json.loads(capsys.readouterr().out)["qi2004"]["experiments"]
     assert found["first"]["units"] == 8 and found["fails"]["failed"] == 1
     kept = json.loads((results / "qi2004.json").read_text())
-    assert {"commit", "date", "versions", "cpu_seconds", "experiments", "claims"} <= set(kept)
+    assert {"commit", "date", "versions"} <= set(kept["runs"][0])
     assert kept["experiments"]["first"]["seeds"] == list(range(8))
+    assert kept["experiments"]["first"]["run"] == 0
     assert main(["replicate", "qi2004", "--cluster", "far", *small_paper]) == 2
     assert "--cluster is `local`" in capsys.readouterr().err
 

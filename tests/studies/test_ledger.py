@@ -6,7 +6,8 @@ import pytest
 
 from ardvark.studies.experiments import PAPERS as STUDIES
 from ardvark.studies.experiments import Anova, experiments_of
-from ardvark.studies.ledger import PAGE, PAPERS, VERDICTS, Ledger, Row, page, published
+from ardvark.studies.ledger import PAPERS, VERDICTS, Ledger, Row, published
+from ardvark.studies.ledger_page import PAGE, page
 
 LEDGER = Ledger(published())
 
@@ -22,7 +23,9 @@ def test_no_row_without_a_verdict_and_a_reason():
 
 
 def test_the_page_is_what_the_data_say():
-    assert PAGE.read_text(encoding="utf-8") == page(LEDGER), "run python -m ardvark.studies.ledger"
+    assert PAGE.read_text(encoding="utf-8") == page(LEDGER), (
+        "run python -m ardvark.studies.ledger_page"
+    )
 
 
 def test_every_source_is_an_experiment_or_a_claim():
@@ -45,8 +48,12 @@ def test_every_source_is_an_experiment_or_a_claim():
 def test_results_are_of_the_experiments_that_the_papers_have():
     for study, one in LEDGER.results.items():
         experiments = {e.name: e for e in experiments_of(study)[0]}
-        assert one["commit"] and one["date"] and one["versions"] and one["cpu_seconds"] >= 0
+        assert all(run["commit"] and run["date"] and run["versions"] for run in one["runs"])
+        assert {found["run"] for found in one["experiments"].values()} == set(
+            range(len(one["runs"]))
+        )
         for name, found in one["experiments"].items():
+            assert found["cpu_seconds"] >= 0 and found["failed"] == 0
             settings = json.loads(json.dumps(dict(experiments[name].settings)))
             assert found["settings"] == settings, (study, name)
             assert len(found["seeds"]) == found["units"] <= found["of"]
@@ -90,6 +97,31 @@ def test_verdicts_of_numbers(tmp_path, ours, rival, verdict):
     entry = ledger(tmp_path, [a_row(), other], {"a": ours, "b": rival}).entries[0]
     assert entry.verdict == verdict and "s.e. away" in entry.why
     assert entry.protocol == "study a, 25 of 100 partitions"
+
+
+@pytest.mark.parametrize(
+    ("rival", "before"), [((12.0, 0.1), "direction only"), ((10.0, 0.1), None)]
+)
+def test_the_rule_before_was_content_with_a_side(tmp_path, rival, before):
+    rows = [a_row(), a_row("12.0±0.5", "study b:x", "row", row="rival")]
+    now = ledger(tmp_path, rows, {"a": (11.6, 0.5), "b": rival})
+    assert now.entries[0].verdict == "not reproduced"
+    loose = Ledger(rows, tmp_path, apart=0.0).entries[0]
+    assert loose.verdict == (before or "not reproduced")
+
+
+def test_within_large_errors_is_weakly_reproduced(tmp_path):
+    for error, weak in ((0.5, False), (4.0, True)):
+        entry = ledger(tmp_path, [a_row()], {"a": (11.0, error)}).entries[0]
+        assert entry.verdict == "reproduced" and entry.weak is weak
+        assert ("weakly" in entry.why) is weak
+
+
+def test_what_was_not_blind_says_so():
+    told = {e.protocol for e in LEDGER.entries if "not blind" in e.protocol}
+    for name in ("leukaemia/correlated518", "colon/random150", "sinc/", "friedman1/"):
+        assert any(name in protocol for protocol in told), name
+    assert not any("breast_cancer" in protocol for protocol in told)
 
 
 def test_an_sd_of_thirty_cuts_is_no_standard_error(tmp_path):

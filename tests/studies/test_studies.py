@@ -5,8 +5,17 @@ import os
 import numpy as np
 import pytensor
 import pytest
+from sklearn.cross_decomposition import CCA
 
-from ardvark.studies.papers import madelon, mirzaei2017, mirzaei_data, qi2004, tipping2001, usps
+from ardvark.studies.papers import (
+    madelon,
+    mirzaei2017,
+    mirzaei_data,
+    mirzaei_svr,
+    qi2004,
+    tipping2001,
+    usps,
+)
 
 COLLECTION = os.environ.get("ARDVARK_DATA", "")
 SIMULATED = ("sinc", "sinc_uniform", "friedman1", "friedman2", "friedman3")
@@ -156,9 +165,22 @@ def test_elimination_keeps_what_matters():
     part = mirzaei_data.part_of("sin2d", 200, 0)
     signal = np.sin(2 * part.X[:, 3]) + part.X[:, 7]
     for kind in ("gau", "lap"):
-        left = mirzaei2017._eliminated(kind, part._replace(t=signal))
+        left = mirzaei_svr.RIVALS[f"rfe_{kind}"](part._replace(t=signal))
         assert [len(kept) for kept in left] == list(range(10, 0, -1))
         assert set(left[-2]) == {3, 7}
+
+
+def test_canonical_correlation_together_and_each():
+    """An input that only cancels the error of another: nothing alone, second in the direction."""
+    rng = np.random.default_rng(17)
+    t, error, weak = rng.standard_normal((3, 4000))
+    X = np.column_stack([weak + 0.3 * t, t + error, error])
+    part = mirzaei_data.part_of("sin2d", 30, 0)._replace(X=X, t=t)
+    together, each = (mirzaei_svr.RIVALS[name](part) for name in ("slcca", "slcca_each"))
+    assert [set(kept) for kept in together] == [{1}, {1, 2}, {0, 1, 2}]
+    assert [set(kept) for kept in each] == [{1}, {0, 1}, {0, 1, 2}]
+    weights = CCA(1, scale=True).fit(X, t[:, None]).x_weights_[:, 0]
+    assert tuple(np.argsort(-np.abs(weights))) == together[-1]
 
 
 @pytest.mark.parametrize("machine", ["vrsfm", "rsfm", "rvm"])
