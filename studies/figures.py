@@ -238,9 +238,9 @@ def _ripley(results: Results, plt: Any) -> Any:
         wrong = 100 * np.mean(predictor(part.X_test) * part.t_test <= 0)
         _decided(panel, part, predictor, vectors)
         panel.set_title(f"{name}: error {wrong:.1f} %, {len(vectors)} vectors")
-    wrong = [error_of(case, machine(part, case, w).predictor, part.t_test) for w in case.widths]
+    tested = [error_of(case, machine(part, case, w).predictor, part.t_test) for w in case.widths]
     panels[2].semilogx(case.widths, cross_validated(part, case), "C0o-", label="cross-validated")
-    panels[2].semilogx(case.widths, wrong, "ko-", label="on the test rows")
+    panels[2].semilogx(case.widths, tested, "ko-", label="on the test rows")
     panels[2].set(xlabel="width / median distance", ylabel="error of the RVM (%)", ylim=(0, 30))
     panels[2].legend()
     return figure

@@ -41,9 +41,9 @@ Three things that a reader should know before counting:
   published number. They say "weakly". Of {of_all} numbers read from a store, {whole} have as many
   partitions as the paper.
 - **Not blind.** Some choices were made with the published numbers in sight: starts of Qi's gene
-  paths near the published counts of features, and the units in which the lecture's regression errors fit.
-  Their rows say "not blind". The settings of the sampler for Sykacek's conditional target were
-  chosen on the same splits, with test accuracy in sight.
+  paths near the published counts of features, and the units in which the lecture's regression
+  errors fit. Their rows say "not blind". The settings of the sampler for Sykacek's conditional
+  target were chosen on the same splits, with test accuracy in sight.
 - **The rule was changed once, after results had been seen**: the side of a rival alone used to be
   enough for "direction only"; two standard errors are asked for since. Under both rules:
 """

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from matplotlib import pyplot
 
 from ardvark.studies.experiments import PAPERS as STUDIES
 from ardvark.studies.experiments import Anova, experiments_of
+from ardvark.studies.figures import CAPTIONS, DRAWN
 from ardvark.studies.ledger import PAPERS, VERDICTS, Ledger, Row, published
 from ardvark.studies.ledger_page import PAGE, page
 
@@ -26,6 +28,15 @@ def test_the_page_is_what_the_data_say():
     assert PAGE.read_text(encoding="utf-8") == page(LEDGER), (
         "run python -m ardvark.studies.ledger_page"
     )
+
+
+def test_figures_are_drawn_from_what_there_is():
+    assert set(CAPTIONS) == set(DRAWN)
+    for name in CAPTIONS:
+        if (PAGE.parent / "ledger" / f"{name}.svg").exists():
+            assert f"](ledger/{name}.svg)" in PAGE.read_text(encoding="utf-8")
+    for name in ("mirzaei_figures6to8", "chu_figures2and3"):
+        assert DRAWN[name]({}, pyplot) is None
 
 
 def test_every_source_is_an_experiment_or_a_claim():

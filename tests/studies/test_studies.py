@@ -13,6 +13,7 @@ from ardvark.studies.papers import (
     mirzaei_data,
     mirzaei_svr,
     qi2004,
+    qi_curves,
     tipping2001,
     usps,
 )
@@ -138,6 +139,26 @@ def test_a_part_of_madelon():
     assert found["smallest.count"] <= 2 and len(found["cross_validation_error"]) == 2
     assert 0 < found["smallest.error"] <= 60 and 30 < found["smallest.auc"] < 100
     assert len(madelon.ranked(0, "relief", rows=150, most=4)["features"]) == 4
+
+
+def test_evidence_prefers_the_pruned_classifier_of_figure_1():
+    """Under a step function the evidence is an angle: a half with one input, less with both."""
+    found = qi_curves.overfitting(0)
+    both = 0.25 + np.arctan(qi_curves.LEAN) / np.pi
+    assert found["exact"][0] == pytest.approx(np.log(both), abs=1e-12)
+    assert found["exact"][-1] == pytest.approx(np.log(0.5), abs=1e-5)
+    assert found["ep"][0] == pytest.approx(found["exact"][0], abs=2e-4)
+    assert found["ep.gain"] > 0.4 and found["exact.gain"] > 0.5
+    assert found["bayes_point"] == pytest.approx(np.sqrt([0.5, 0.5]), abs=1e-6)
+
+
+def test_criteria_along_a_path():
+    found = qi_curves.criteria(0, "synthetic", 30, None)
+    assert len(found["test_error"]) == len(found["evidence"]) > 5
+    assert np.all(np.diff(found["evidence"]) <= 1e-6)  # minus the log evidence falls along a path
+    for name in ("evidence", "features", "loo_error", "loo_probability"):
+        expected = np.corrcoef(found[name], found["test_error"])[0, 1]
+        assert found[f"{name}.correlation"] == pytest.approx(expected, abs=1e-12)
 
 
 # --- Mirzaei et al. 2017 -----------------------------------------------------------------------
