@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ardvark.commands.cli import main
 from ardvark.studies import experiments, summaries
 from ardvark.studies.experiments import Anova, Claim, Experiment, Store, run
+from ardvark.studies.speed import scaling
 from ardvark.studies.summaries import summary, write_results
 
 
@@ -34,6 +36,11 @@ def bad(number):
     if number == 1:
         raise ValueError("no such partition")
     return {"first": 1.0}
+
+
+def clock(number):
+    """A unit that breaks the rule: its number is not decided by its inputs."""
+    return {"first": time.perf_counter()}
 
 
 FIRST = Experiment("first", "table 1", unit, {"scale": 1.0}, 8, quick=2)
@@ -163,6 +170,47 @@ def test_the_same_bytes_from_two_processes_and_from_dask(tmp_path):
     ):
         run(units, Store(tmp_path / "dask"), client)
     assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "dask")
+
+
+@pytest.mark.validate
+def test_a_real_scheduler_whose_worker_is_killed_loses_nothing(tmp_path):
+    """`dask scheduler` and two `dask worker` processes; one is killed for good in the middle."""
+    pytest.importorskip("distributed")
+    from ardvark.studies.papers.qi2004 import EXPERIMENTS
+
+    units, file = EXPERIMENTS[0].units(24), tmp_path / "scheduler.json"
+    dask = partial(subprocess.Popen, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "dask"]
+    told = ["--scheduler-file", str(file)]
+    processes = [dask([*command, "scheduler", *told, "--port", "0", "--no-dashboard"])]
+    try:
+        deadline = time.monotonic() + 120
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        alone = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        processes += [dask([*command, "worker", *told, *alone]) for _ in range(2)]
+        victim = processes[1]
+
+        def tick(done, unit):
+            if done == 5:
+                victim.kill()
+
+        address = json.loads(file.read_text())["address"]
+        assert run(units, Store(tmp_path / "cluster"), address, tick) == 24
+        assert victim.wait(30) == -signal.SIGKILL
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    run(units, Store(tmp_path / "here"))
+    assert contents(tmp_path / "cluster") == contents(tmp_path / "here")
+
+
+def test_the_scaling_table_compares_bytes():
+    planted = Experiment("planted", "", clock, {}, 2)
+    rows = [next(scaling.table(e.units(2), (), dask=False)) for e in (FIRST, planted)]
+    assert [row["same_bytes"] for row in rows] == [True, False]  # a unit that is no pure function
+    assert rows[0]["units"] == 2 and rows[0]["speed_up"] == 1.0
 
 
 # --- the command ------------------------------------------------------------------------------
