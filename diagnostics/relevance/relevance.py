@@ -26,6 +26,7 @@ import xarray as xr
 
 from ardvark.diagnostics.reading import (
     SAMPLE_DIMS,
+    USER_GRAPH,
     WITHOUT_WEIGHTS,
     draws_of,
     element_labels,
@@ -57,7 +58,7 @@ def relevance(tree: xr.DataTree, of: str | None = None) -> pd.DataFrame:
     ----------
     tree
         A result of ``fit``. Scalar weights (the bias, one for each class if there are several)
-        are no features and are left out, unless there are no others.
+        are no features and are left out, unless there are no others or the graph is a user's own.
     of : "features", "samples" or "weights", optional
         Which of them, where they differ: in a model with a scale per input the features are the
         inputs, while the weights belong to basis functions; a sample-feature machine ranks both.
@@ -192,7 +193,10 @@ def _process(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
-    """Names of the weights that are ranked: vectors, or scalars if there are no others."""
+    """Names of the weights that are ranked: vectors, or scalars if there are no others.
+
+    In a user's graph a scalar may be a slope, so every weight is ranked.
+    """
     posterior = tree["posterior"].dataset
     variables = weight_variables(tree)
     if not variables:
@@ -201,6 +205,8 @@ def feature_variables(tree: xr.DataTree) -> tuple[str, ...]:
             ' tree.attrs["weights"] = \'["name"]\' to one or more of '
             f"{', '.join(map(str, posterior.data_vars))}."
         )
+    if tree.attrs.get("model") == USER_GRAPH:
+        return variables
     vectors = tuple(
         name
         for name in variables

@@ -535,11 +535,16 @@ def is_zero(variable: Any) -> bool:
 
 
 def _number(variable: Any) -> Any:
-    """The value of a scalar constant, seen through its views; None if it is none."""
+    """The value of a scalar constant, or of an expression of such (sqrt(2)); None if it is none."""
     while variable.owner is not None and operation(variable.owner.op) in _VIEWS:
         variable = variable.owner.inputs[0]
-    known = isinstance(variable, Constant) and np.size(variable.data) == 1
-    return float(np.squeeze(variable.data)) if known else None
+    if variable.owner is None:
+        known = isinstance(variable, Constant) and np.size(variable.data) == 1
+        return float(np.squeeze(variable.data)) if known else None
+    op, inputs = variable.owner.op, variable.owner.inputs
+    if type(op).__name__ != "Elemwise" or not all(map(_is_number, inputs)):
+        return None
+    return float(op.scalar_op.impl(*map(_number, inputs)))
 
 
 def _not_gaussian(model: Any, rv: Any) -> str:

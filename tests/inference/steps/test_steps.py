@@ -3,6 +3,7 @@
 import warnings
 from pathlib import Path
 
+import arviz_stats
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -102,6 +103,25 @@ def test_inside_a_users_own_model_with_nuts():
     assert {"block_trials", "diverging"} <= set(tree["sample_stats"].data_vars)
     assert tree["posterior"]["scale"].std() > 0
     assert np.allclose(tree["posterior"]["beta"].mean(("chain", "draw")), [1.0, -1.0], atol=0.3)
+
+
+def test_a_probit_of_ones_own_is_a_probit():
+    """PyMC's invprobit divides by an expression, sqrt(2): the predictor is what stands before."""
+    rng = np.random.default_rng(5)
+    group, x = np.arange(24) % 4, rng.normal(size=24)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 1)
+        tau = pm.Gamma("tau", 3.0, 2.0)
+        level = pm.Normal("level", 0, tau=tau, shape=4)
+        eta = slope * x + level[group]
+        pm.Bernoulli("y", p=pm.math.invprobit(eta), observed=rng.integers(0, 2, 24))
+        steps = [av.steps.ExactProbitStep([slope, level]), av.steps.GammaGibbs([tau])]
+    found = sample(model, steps, draws=150, tune=0)["posterior"]
+    wanted = av.fit(model, av.EP(hyper=av.Sampled()), random_seed=1, progressbar=False)["posterior"]
+    for name in ("slope", "level", "tau"):
+        one, two = (np.atleast_1d(p[name].mean(("chain", "draw"))) for p in (found, wanted))
+        error = np.hypot(*(np.atleast_1d(arviz_stats.mcse(p)[name]) for p in (found, wanted)))
+        assert np.all(np.abs(one - two) < 4 * error)
 
 
 def test_blocks_that_alternate():
