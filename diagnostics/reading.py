@@ -67,7 +67,7 @@ def _in_fit_group(tree: xr.DataTree) -> list[str]:
 
 
 def sampling_kind(tree: xr.DataTree) -> str:
-    """``"iid"`` for independent draws, ``"mcmc"`` for anything else: the careful reading."""
+    """``"iid"`` for independent draws, else ``"mcmc"``, which assumes less."""
     return "iid" if tree["posterior"].attrs.get("sampling_kind") == "iid" else "mcmc"
 
 

@@ -1,8 +1,8 @@
 """`summary`: ArviZ's table of what a fit has drawn, and of nothing that it only holds.
 
 A hyperparameter that was fixed or set by the evidence is in `posterior` at one value, because
-PyMC's predictive functions would draw it from the prior if it were missing. It is no answer: its sd
-of zero is not a posterior sd. Such variables carry the attribute `held`.
+PyMC's predictive functions would draw it from the prior if it were missing. Its sd of
+zero is not a posterior sd. Such variables carry the attribute `held`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How each kind of method becomes groups of a tree: approximations and exact draws.
 
-`fit.py` is the door; here a `SiteModel` meets a rule, and the answer gets its names back. Samplers
-are in `samplers/run.py`.
+`fit.py` calls these functions: a rule is applied to a `SiteModel`, and the result gets its names.
+Samplers are in `samplers/run.py`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.pareto import HIGH, smooth
-from ardvark.inference.hyper.settings import (
-    Fixed,
-    Integrated,
-    Sampled,
-    default_hyper,
-    fixed_values,
-    settle,
-)
-from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.hyper.settings import Fixed, Integrated, Sampled
+from ardvark.inference.hyper.settle import Settled, default_hyper, fixed_values, settle
 from ardvark.inference.methods import METHODS
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.forms import stored_names
@@ -59,7 +52,7 @@ __all__ = [
 ]
 
 _PERFECT = 1e-3  # residual, relative to the target's sd: less is no noise at all
-_SHIFTED = 0.1  # sd: a mean that is off by more is worth a word
+_SHIFTED = 0.1  # sd: a larger shift of a mean is worth a warning
 _FIRST_ORDER = 0.5  # sd: a first-order shift beyond which a tenth of an sd is left to higher orders
 _NO_MEAN = 1.0  # k-hat beyond which the weights have no mean
 _NARROWED = 0.1  # of an sd
@@ -121,7 +114,7 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
 
 
 def _caution(latent: LatentGaussian, settled: Settled, k_hat: float) -> str:
-    """Say so where a search has ended at a place that deserves no trust, or a Gaussian is none."""
+    """Warn of a search that ended where no result can be trusted, or of a poor Gaussian."""
     own = ""
     if card_of(latent.model) is None:  # else `compare` and the report say it
         found, variance = settled.fit.by_weight, settled.fit.posterior.marginal_variance
@@ -160,7 +153,7 @@ def estimated(latent: LatentGaussian, found: Mapping[str, Array], variance: Arra
 
 
 def accuracy(own: Estimate, k_hat: float) -> str:
-    """What an approximation says of its own error, where that is too large; else nothing."""
+    """A warning with the approximation's own estimate of its error where that is large, else ""."""
     said = []
     if own.moved and own.mean_shift > _FIRST_ORDER:
         said.append(
@@ -218,7 +211,7 @@ def _badly_settled(latent: LatentGaussian, settled: Settled) -> str:
 
 
 def _nothing_left(settled: Settled, sites: GaussianSites) -> str:
-    """Say so where a target is explained to the last, or the noise is at its bound."""
+    """Warn of a target that is fitted perfectly, or of a noise at its bound."""
     rows, weights = settled.fit.posterior.prior.projection.shape
     residual = np.sqrt(np.mean((settled.fit.posterior.eta_mean - sites.mean) ** 2))
     least = least_noise(sites.mean)

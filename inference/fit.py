@@ -1,8 +1,8 @@
-"""`fit`: one door for every model and every method; it alone puts the layers together.
+"""`fit`: the entry for every model and every method; it alone puts the layers together.
 
     pm.Model → read_model → SiteModel → method → GaussianFit or draws → tree
 
-The hyperparameters are settled around an approximation (`hyper/settings.py`); a sampler takes them
+The hyperparameters are settled around an approximation (`hyper/settle.py`); a sampler takes them
 into the posterior unless they are fixed. What a kind of method does with a family of models is
 found by `methods.py`; for most it is in `approximate.py` and `samplers/run.py`.
 """
@@ -41,7 +41,7 @@ from ardvark.models.registry import MODELS
 __all__ = ["fit", "named_method"]
 
 MOST_DRAWS = 10**9
-HERE = (os.path.dirname(__file__),)  # a warning points to who called, not to a place in here
+HERE = (os.path.dirname(__file__),)  # warnings point to the line of the caller
 
 
 def fit(
@@ -80,7 +80,7 @@ def fit(
         plots of calibration and prior sensitivity. A second or so more for a thousand rows.
 
     executor : int, Dask Client, address or concurrent.futures' Executor, optional
-        Who fits the sets of `data=`: 2 for two processes, `"tcp://..."` for a cluster. The trees
+        What runs the fits of `data=`: 2 for two processes, `"tcp://..."` for a cluster. The trees
         are the same (`inference/running/executor.py`).
 
     Returns

@@ -41,7 +41,7 @@ MOST_PRODUCTS = 10**8  # rows² weights
 class _State(NamedTuple):
     """A point of the search; every array but the derivatives is affine in the weights."""
 
-    deviation: Array  # w - m0 of the weights that are on
+    deviation: Array  # w - m0 of the active weights
     force: Array  # P0 (w - m0)
     eta: Array
     sites: Derivatives
@@ -180,7 +180,7 @@ class Laplace(MethodSettings, Approximation):
         if model.precision is not None:
             second_moment = deviation**2 + posterior.marginal_variance
             precision = 0.5 / model.precision - 0.5 * second_moment - moved * deviation
-            precision[~prior.on] = 0.0  # a weight that is off stays off
+            precision[~prior.on] = 0.0  # an inactive weight stays inactive
         else:
             force = model.projection.T @ site.first  # b = P0 delta
             force_moved = model.projection.T @ (pull + second_times(eta_moved))  # P0 u

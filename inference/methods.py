@@ -13,7 +13,7 @@ its family on its card. `ANY` stands for every family without an entry of its ow
 Six kinds, for code that treats several methods alike:
 
 * "gaussian": its settings have `approximate` and the adjoint of the evidence
-  (`sites/approximation.py`); the hyperparameters are settled around it (`hyper/settings.py`).
+  (`sites/approximation.py`); the hyperparameters are settled around it (`hyper/settle.py`).
 * "exact": its settings have `sample(SiteModel)`, independent draws at fixed hyperparameters.
 * "vb": a factorised approximation of weights and hyperparameters together.
 * "sampler": draws from the posterior, hyperparameters included unless `hyper=Fixed(...)`.

@@ -25,7 +25,7 @@ import xarray as xr
 
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import CRITERIA
-from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.hyper.settle import Settled
 from ardvark.inference.pymc_models.fingerprint import observed_values
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.posterior import FunctionPosterior, Posterior, condition

@@ -64,7 +64,7 @@ def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
 
     Hyperparameters are compared where both trees sampled them. What is constant in both (pruned,
     fixed) is left out; constant in ``tree`` alone has log sd ratio -inf, in ``reference`` alone
-    +inf, with infinite errors in units of its zero sd. So have draws that are not finite.
+    +inf, with infinite errors in units of its zero sd. Draws that are not finite are treated alike.
 
     Returns
     -------

@@ -26,7 +26,8 @@ from ardvark.errors import InputError, UnreadableModel
 from ardvark.inference.bridge.target import told_names
 from ardvark.inference.exact.exact import Exact
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Fixed, fixed_values
+from ardvark.inference.hyper.settings import Fixed
+from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.methods import family_of
 from ardvark.inference.samplers.elliptical_slice import EllipticalSlice
 from ardvark.inference.samplers.nuts import NUTS

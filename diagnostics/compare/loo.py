@@ -61,7 +61,7 @@ def loo_table(
         its cavities. By default each has its own, as in a report: one at the same
         hyperparameters, else one that integrates them out.
     executor
-        Who fits again: 2 for two processes, a Dask Client or its address for a cluster.
+        What runs the refits: 2 for two processes, a Dask Client or its address for a cluster.
 
     Returns
     -------
@@ -204,8 +204,8 @@ def refit_rows(
 ) -> LooRows:
     """Fit a model again without each row, by the tree's method at the tree's hyperparameters.
 
-    Settings of the method other than its hyperparameters are those by default. `executor` says who
-    fits (`inference/running/executor.py`).
+    Settings of the method other than its hyperparameters are those by default. `executor` is what
+    runs the fits (`inference/running/executor.py`).
     """
     from ardvark.inference.methods import family_of
 

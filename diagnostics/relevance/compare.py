@@ -1,6 +1,6 @@
 """The inputs of several fits side by side: relevance as each model defines it, aligned by name.
 
-| model | its own account of an input | column |
+| model | its own measure of an input | column |
 |---|---|---|
 | ARD, softmax | precision of its weight, inf = pruned; mean and sd of the weight | `precision`, `mean`, `sd` |
 | subsets, mixture | P(included), Rao-Blackwellised where the sampler can | `inclusion` |
@@ -168,7 +168,7 @@ def _one_fit(
     rng: np.random.Generator,
     resamples: int,
 ) -> pd.DataFrame:
-    """Complete the table of one fit by errors, and by the better account of an inclusion."""
+    """Complete the table of one fit by errors, and by the better estimate of an inclusion."""
     values = table["relevance"].to_numpy()
     ranks = _ranks(moved(values, batches, rng, resamples))
     spread = batches.std(axis=0, ddof=1) if len(batches) > 1 else np.full(len(values), np.nan)

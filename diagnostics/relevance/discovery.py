@@ -120,7 +120,7 @@ def discoveries(trees: Mapping[str, xr.DataTree], truth: Any, *, rule: Rule = No
     Returns
     -------
     DataFrame, one row per fit: ``selected``, ``right``, ``false``, ``missed``, ``false_discovery``,
-    ``expected_false_discovery`` (the fit's own account, missing without probabilities), ``power``,
+    ``expected_false_discovery`` (the fit's own estimate, missing without probabilities), ``power``,
     ``auc`` and ``first_right``, how many of the first |R| ranks are relevant as a share.
     """
     check_fits(trees)

@@ -140,7 +140,7 @@ def stability(
     draws
         Draws per fit, in all chains together.
     executor
-        Who fits: 2 for two processes, a Dask Client or its address for a cluster.
+        What runs the fits: 2 for two processes, a Dask Client or its address for a cluster.
 
     Fits that do not converge are counted in ``failed`` and kept.
     """

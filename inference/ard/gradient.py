@@ -19,14 +19,13 @@ import numpy as np
 from scipy import optimize
 
 from ardvark.inference.running.progress import Tick, no_tick
-from ardvark.inference.sites.approximation import Approximation, GaussianFit
+from ardvark.inference.sites.approximation import REJECTED, Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["climb", "log_slopes", "moving_pull"]
 
 REACH = 5.0  # that a climb moves the logarithm of a precision
-NOWHERE = 1e100  # minus the evidence where there is none
 STATIONARY = 1e-5  # slope in log alpha, nats, at which a climb ends
 
 
@@ -84,7 +83,7 @@ def climb(
         except ValueError:  # the last fit's weights have no density here
             fit = rule.approximate(here, None)
         if not np.isfinite(fit.log_evidence):
-            return NOWHERE, np.zeros_like(u)  # the line search comes back from here
+            return REJECTED, np.zeros_like(u)  # the line search comes back from here
         last[0] = fit
         tick(f"log evidence {fit.log_evidence:.4f}")
         return -fit.log_evidence, -log_slopes(here, rule, fit)[chosen]

@@ -162,7 +162,7 @@ def sequential_ard(
     while True:
         weight, wanted, gain = promises.largest(precision, fit)
         settled = gain <= tolerance
-        # One that is in is re-estimated together with all others, once it is known who is in.
+        # An active weight is re-estimated together with all others, once the active set is known.
         together = settled or (np.isfinite(wanted) and np.isfinite(precision[weight]))
         if rule is not None and together and not idle and len(path) <= max_steps:
             there = climb(replace(model, precision=precision), rule, free, limits, max_steps, tick)

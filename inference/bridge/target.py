@@ -133,7 +133,7 @@ class SiteTarget:
         return np.asarray(flat.T.reshape(away.shape))
 
     def natural(self, x: Array) -> Array:
-        """Weights that are on."""
+        """Active weights."""
         return self.prior.mean + self.prior.coloured(x)
 
     def log_density(self, x: Array) -> Array:
@@ -156,14 +156,14 @@ class SoftmaxTarget:
         self.names = list(map(str, names[self.model.on]))
 
     def pack(self, posterior: xr.Dataset) -> Array:
-        """White weights that are on."""
+        """Whitened active weights."""
         blocks = [_rows(posterior, name) for name in self.reading.weights]
         columns = [b[..., None] if b.ndim == 3 else b for b in blocks]  # a bias has no columns
         w = np.concatenate(columns, axis=-1)
         return np.asarray(w[..., self.model.on] / self.scale)
 
     def natural(self, x: Array) -> Array:
-        """Weights that are on."""
+        """Active weights."""
         return np.asarray(x * self.scale)
 
     def log_density(self, x: Array) -> Array:

@@ -204,7 +204,7 @@ class EP(MethodSettings, Approximation):
         return fit.assessed(found.mean, found.variance)
 
     def _sweep_by_sweep(self, fit: GaussianFit) -> Array:
-        """Log evidence after each sweep from sites of nothing: a search was warm at its end."""
+        """Log evidence after each sweep from flat sites: a search ends with a warm start."""
         single, found = replace(self, max_sweeps=1), list[float]()
         state: GaussianFit | None = None
         try:
@@ -230,7 +230,7 @@ class EP(MethodSettings, Approximation):
         precision = covariance = None
         if model.precision is not None:
             precision = 0.5 / model.precision - 0.5 * (deviation**2 + posterior.marginal_variance)
-            precision[~posterior.prior.on] = 0.0  # a weight that is off stays off
+            precision[~posterior.prior.on] = 0.0  # an inactive weight stays inactive
         else:
             covariance = 0.5 * (np.outer(pull, pull) - posterior.information)
         eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
@@ -256,7 +256,7 @@ def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
         return eta, np.broadcast_to((share / share.sum())[:, None], eta.shape)
     if isinstance(sites, TrigonometricSites):
         return sites.nodes(mean, variance)
-    known = variance < 1e-200  # no weight is on: eta is its prior mean
+    known = variance < 1e-200  # no weight is active: eta is its prior mean
     eta, share = tilted_nodes(sites.log, mean, np.where(known, 1.0, variance))
     return np.where(known, mean, eta), share
 
@@ -296,7 +296,7 @@ def _traits(sites: Sites, rows: int) -> tuple[KnownSites | None, bool, bool]:
 
 
 def _known_rows(prior: Prior) -> Rows:
-    """No weight is on, so eta is known: the sites are the expansions there, the limit of EP."""
+    """No weight is active, so eta is known: the sites are the expansions there, the limit of EP."""
     eta = prior.eta_mean
     site = expansion(prior.model.sites, eta)
     tau, nu = -site.second, site.first - site.second * eta

@@ -68,7 +68,7 @@ def parallel(
             break
         rises = 0 if look.change < best.change else rises + 1
         if memory.in_use and (rises == 3 or look.change > 3.0 * best.change):
-            look, rises = best, 0  # acceleration led astray: back, and without it for a while
+            look, rises = best, 0  # acceleration failed: go back, and do without it for a while
             memory.forget(best.change)
         elif rises == 4:
             damping, rises = max(0.6 * damping, LEAST_DAMPING), 0
@@ -181,7 +181,9 @@ def _look_at(sites: Sites, traits: tuple[Flags, Flags], posterior: Posterior) ->
             new_nu = np.where(settled, site.first - site.second * mu, new_nu)
         good &= np.isfinite(log_z) & np.isfinite(new_tau) & np.isfinite(new_nu)
         good &= tilted_variance > 0
-        rest = np.where(settled, 1e-300, 1.0 / variance)  # sites of a known eta are judged alone
+        rest = np.where(
+            settled, 1e-300, 1.0 / variance
+        )  # sites of a known eta are compared with themselves
         moved = np.maximum(
             np.abs(new_tau - tau) / (np.abs(new_tau) + rest),
             np.abs(new_nu - nu) / (np.abs(new_nu) + np.sqrt(rest)),

@@ -35,7 +35,7 @@ class ConditionalModel:
         self.model, self._prior = model, prior
 
     def lift(self, u: Array) -> Array:
-        """Draws u (..., k) to weights (..., d); a weight that is off keeps its prior mean."""
+        """Draws u (..., k) to weights (..., d); an inactive weight keeps its prior mean."""
         prior = self._prior
         w = np.broadcast_to(prior.model.mean, (*u.shape[:-1], len(prior.model.mean))).copy()
         w[..., prior.on] += prior.coloured(u)

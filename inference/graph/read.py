@@ -26,9 +26,10 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import clone_replace, graph_replace
 
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.graph.find import Found, Part, find_block, is_zero, start_of
+from ardvark.inference.graph.find import Found, find_block, start_of
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.parts import Line, ModelHere, Reading, Rows, stacked
+from ardvark.inference.graph.predictor import Part, is_zero
 from ardvark.inference.graph.priors import Base, base_of, kind
 from ardvark.inference.graph.verify import verify
 from ardvark.inference.pymc_models.compile import kept_with, named_tensor

@@ -6,7 +6,7 @@ The first kind goes by `sequential_ard` and can become infinite (the weight is p
 hold sites fixed, so where these move with the weights (Laplace) it ends with steps along the true
 gradient. The second goes by L-BFGS on the real line with the gradient of `graph/adjoint.py`.
 `Predictive` walks the path of the first kind once more, at the settled rest, and takes the step
-that its criterion likes best.
+with the best criterion.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ardvark.inference.ard.sequential_ard import ArdResult, sequential_ard
 from ardvark.inference.graph.chart import Chart, discrete_hyper
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper import gaussian_route
-from ardvark.inference.hyper.descend import NOWHERE, descend, descend_carefully, ends
+from ardvark.inference.hyper.descend import descend, descend_carefully, ends
 from ardvark.inference.hyper.gaussian_route import noise_of
 from ardvark.inference.hyper.integrated import FAILURES
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Predictive
-from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.hyper.settle import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, active_at_start
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.running.progress import Tick
-from ardvark.inference.sites.approximation import Approximation, GaussianFit
+from ardvark.inference.sites.approximation import REJECTED, Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel
@@ -109,7 +109,7 @@ class Ascent:
             return None
         losses, starts = [], [{name: f * support[name] for name in scales} for f in factors]
         for start in starts:
-            self.theta = {**support, **self._quiet(), **start}
+            self.theta = {**support, **self._initial_noise(), **start}
             losses.append(-self._walk(start).fit.log_evidence)
         return starts[_least(losses, "the evidence at every start")]
 
@@ -120,7 +120,7 @@ class Ascent:
 
     def _from(self, start: Any) -> tuple[float, Settled]:
         """What is to be small at the end, and the end."""
-        self.theta = {**self.latent.initial_theta(), **self._quiet(), **self._given(start)}
+        self.theta = {**self.latent.initial_theta(), **self._initial_noise(), **self._given(start)}
         settled = self._rounds(start)
         if isinstance(self.settings, Predictive):
             return self._choose(start, settled)
@@ -136,7 +136,7 @@ class Ascent:
             extra += chart.log_jacobian(chart.to_line(self.theta))[0]
         return extra
 
-    def _quiet(self) -> dict[str, Array]:
+    def _initial_noise(self) -> dict[str, Array]:
         """Gaussian noise starts at a tenth of its typical value.
 
         Where all of t is taken for noise at first, few weights are worth their place, and the
@@ -306,9 +306,9 @@ class Ascent:
             except FAILURES:
                 if not own:
                     raise
-                return NOWHERE, np.zeros_like(u)
+                return REJECTED, np.zeros_like(u)
             if not np.isfinite(now.log_evidence):
-                return NOWHERE, np.zeros_like(u)  # the line search comes back from here
+                return REJECTED, np.zeros_like(u)  # the line search comes back from here
             last[0] = now
             cotangents = self.method.evidence_gradient(site_model, now)
             gradient = latent.pull(theta, cotangents)

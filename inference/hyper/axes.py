@@ -8,7 +8,7 @@ density reaches along axis j: a nat lower at z_j = sqrt 2, as a Gaussian is (Mar
 Simpson, Lindgren & Rue 2013, section 3.2, where V has eigenvectors).
 
 In: `objective`, minus the log density with its gradient, and `value`, the log density alone; either
-gives what counts as nothing (`NOWHERE`, -inf) where there is none.
+gives what counts as nothing (`REJECTED`, -inf) where there is none.
 """
 
 import math
@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ardvark.inference.hyper.descend import NOWHERE, Descent, Objective, descend_carefully
+from ardvark.inference.hyper.descend import Descent, Objective, descend_carefully
+from ardvark.inference.sites.approximation import REJECTED
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Axes", "Mode", "axes_at", "find_mode"]
@@ -69,7 +70,7 @@ def find_mode(objective: Objective, start: Array, rng: np.random.Generator) -> M
     found: list[Mode] = []
     for trial in range(_STARTS):
         at = start if trial == 0 else start + rng.standard_normal(start.size)
-        if not objective(at)[0] < NOWHERE:
+        if not objective(at)[0] < REJECTED:
             continue
         end = descend_carefully(objective, at, _MAX_STEPS)
         found.append(Mode(at, end))
@@ -84,7 +85,7 @@ def axes_at(mode: Array, objective: Objective, value: Value) -> Axes:
     curvature = np.zeros((d, d))
     for j, step in enumerate(_STEP * np.eye(d)):
         up, down = objective(mode + step), objective(mode - step)
-        if max(up[0], down[0]) < NOWHERE:
+        if max(up[0], down[0]) < REJECTED:
             curvature[:, j] = (up[1] - down[1]) / (2.0 * _STEP)
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     sd = 1.0 / np.sqrt(np.clip(values, _LONGEST**-2, _SHORTEST**-2))

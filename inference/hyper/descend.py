@@ -15,9 +15,8 @@ from scipy import optimize
 
 from ardvark.inference.sites.arrays import Array
 
-__all__ = ["NOWHERE", "Descent", "descend", "descend_carefully", "ends"]
+__all__ = ["Descent", "descend", "descend_carefully", "ends"]
 
-NOWHERE = 1e100  # the value where there is none: a line search comes back from here
 _REACH = 5.0  # on the real line, for one stretch of the search
 _STRETCHES = 6
 _NO_STEP = 2  # what L-BFGS-B says when its line search finds no lower point

@@ -29,12 +29,12 @@ from pymc.logprob.utils import ParameterValueError
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.axes import axes_at, find_mode
-from ardvark.inference.hyper.descend import NOWHERE, ends
+from ardvark.inference.hyper.descend import ends
 from ardvark.inference.hyper.integrate import Integral, integrate
 from ardvark.inference.hyper.pareto import HIGH
 from ardvark.inference.hyper.settings import Integrated
 from ardvark.inference.running.progress import Tick
-from ardvark.inference.sites.approximation import Approximation, GaussianFit
+from ardvark.inference.sites.approximation import REJECTED, Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 
@@ -120,7 +120,7 @@ class Nested:
         try:
             found = self._fitted(phi)
             if found is None:
-                return NOWHERE, np.zeros_like(phi)
+                return REJECTED, np.zeros_like(phi)
             theta, site_model, fit = found
             cotangents = self.method.evidence_gradient(site_model, fit)
             gradient = self.latent.pull(theta, cotangents)
@@ -130,12 +130,12 @@ class Nested:
             raise
         except FAILURES as error:
             self.why = str(error)
-            return NOWHERE, np.zeros_like(phi)
+            return REJECTED, np.zeros_like(phi)
         total = {name: gradient[name] + prior_gradient[name] for name in gradient}
         value = fit.log_evidence + log_prior + log_jacobian
         slope = self.chart.pull(phi, total) + jacobian_gradient
         if not (np.isfinite(value) and np.isfinite(slope).all()):
-            return NOWHERE, np.zeros_like(phi)
+            return REJECTED, np.zeros_like(phi)
         self.warm = fit
         self.tick(f"mode of the hyperparameters, log density {value:.4f}")
         return -value, -slope

@@ -1,9 +1,10 @@
-"""The outer loop: what happens to the hyperparameters θ while a Gaussian approximates the weights.
+"""What can happen to the hyperparameters θ around an approximation: the settings.
 
 | choice | what it does |
 |---|---|
 | `Fixed(values)` | nothing: θ is given, by a mapping or by another fit's tree |
 | `Evidence()` | maximises log p(t | θ): ARD precisions one at a time, the rest by gradient |
+| `Integrated()` | integrates θ out under the priors that were written, by weighted points |
 | `Predictive()` | walks the same path of ARD steps, then takes the step of the best leave-one-out |
 | `Sampled()` | draws θ too: a Markov chain that moves the weights by the approximation, exactly |
 
@@ -16,24 +17,16 @@ predictive_Prob-ARD-EP `EP(hyper=Predictive("loo_probability"))`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.ard.fixed_point import UPDATES
 from ardvark.inference.ard.sequential_ard import ArdStep
-from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.hyper.settled import Settled
 from ardvark.inference.hyper.starts import SCALE_FACTORS, Start, checked_start
-from ardvark.inference.running.progress import Tick
 from ardvark.inference.running.until import check_until
-from ardvark.inference.sites.approximation import Approximation
-from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.moves import KERNELS
-from ardvark.models.card import card_of
 from ardvark.models.checks import (
     as_count,
     as_flag,
@@ -48,15 +41,13 @@ __all__ = [
     "UNCONSTRAINED",
     "Evidence",
     "Fixed",
+    "Integrated",
     "Predictive",
     "Sampled",
-    "fixed_values",
-    "settle",
 ]
 
 ALGORITHMS = ("sequential", *UPDATES)
 UNCONSTRAINED = "unconstrained"
-MOST_INTEGRATED = 10  # scalar hyperparameters of a user's graph that are integrated out by default
 SAMPLED_KERNELS = (*KERNELS, "exact", "nuts")
 # criterion → the number of an ARD step that it minimises
 CRITERIA = {
@@ -243,77 +234,3 @@ def _check_search(settings: Any) -> None:
     positive_integer(settings.max_steps, "max_steps")
     for start in settings.start if isinstance(settings.start, list) else [settings.start]:
         checked_start(start)
-
-
-def default_hyper(latent: LatentGaussian) -> Any:
-    """What happens to the hyperparameters where nothing was said.
-
-    The models of `av.models` have precisions that the papers set by evidence. In a user's own graph
-    the priors that were written count: few hyperparameters are integrated out, many are set to the
-    mode of their posterior on the scale on which PyMC samples (on the natural scale the mode of a
-    non-centred scale is at zero).
-    """
-    if not latent.hyper:
-        return Fixed()
-    if card_of(latent.model) is not None:
-        return Evidence()
-    few = latent.adjoint.chart().size <= MOST_INTEGRATED
-    return Integrated() if few else Evidence(with_prior=UNCONSTRAINED)
-
-
-def settle(latent: LatentGaussian, method: Approximation, hyper: Any, tick: Tick) -> Settled:
-    """Settle the hyperparameters by `hyper` and approximate the weights there."""
-    if hyper is None:
-        hyper = Evidence() if latent.hyper else Fixed()
-    if isinstance(hyper, Fixed):
-        theta = fixed_values(hyper, latent.hyper)
-        site_model = latent.at(theta)
-        fit = method.approximate(site_model)
-        return Settled(theta, site_model, fit, fit.converged, "fixed", "")
-    if not isinstance(hyper, (Evidence, Predictive)):
-        raise UnsupportedPair(
-            f"hyper={hyper!r} is no way to treat hyperparameters here; use Fixed(...), Evidence(), "
-            f"Predictive() or Sampled()"
-        )
-    if not latent.hyper:
-        raise UnsupportedPair(
-            f"hyper={type(hyper).__name__}() has nothing to optimise: the model has no free "
-            f"hyperparameter. Use Fixed()."
-        )
-    from ardvark.inference.hyper.ascent import Ascent  # loads SciPy's optimisers: not for a fixed θ
-
-    return Ascent(latent, method, hyper, tick).run()
-
-
-def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
-    """Values of the named hyperparameters from a mapping or from a tree's `fit` group."""
-    values = hyper.values
-    if values is None:
-        values = {}
-    elif hasattr(values, "children"):  # a DataTree
-        if "fit" not in values.children:
-            raise InputError(
-                "Fixed(tree) needs a tree with a `fit` group, where an approximation keeps the "
-                "hyperparameters it used; this tree has none. Give values by name: "
-                "Fixed({'alpha': ...})."
-            )
-        values = {name: values["fit"][name].values for name in names if name in values["fit"]}
-    elif not isinstance(values, Mapping):
-        raise InputError(f"Fixed(values) takes a mapping or a tree, got {type(values).__name__}")
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise InputError(
-            f"Fixed(values) lacks {', '.join(missing)}: the model's free hyperparameters are "
-            f"{', '.join(names)}"
-        )
-    unknown = [name for name in values if name not in names]
-    if unknown:
-        raise InputError(
-            f"Fixed(values) has {unknown[0]!r}, which is no free hyperparameter of the model; "
-            f"these are {', '.join(names) or 'none'}"
-        )
-    found = {name: np.asarray(values[name], float) for name in names}
-    for name, value in found.items():
-        if np.isnan(value).any():
-            raise InputError(f"Fixed(values) has NaN in {name!r}")
-    return found

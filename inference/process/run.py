@@ -32,15 +32,8 @@ from ardvark.inference.approximate import fit_gaussian, gaussian_answer
 from ardvark.inference.facts import Answer, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import (
-    UNCONSTRAINED,
-    Evidence,
-    Fixed,
-    Sampled,
-    fixed_values,
-    settle,
-)
-from ardvark.inference.hyper.settled import Settled
+from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, Sampled
+from ardvark.inference.hyper.settle import Settled, fixed_values, settle
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.predict import Average, class_table, in_blocks
 from ardvark.inference.process.dual import curvature

@@ -27,6 +27,7 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from ardvark.inference.running.threads import Watch, go_on, in_threads
+from ardvark.inference.sites.approximation import REJECTED
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["End", "Optima", "climb", "search", "weigh"]
@@ -35,7 +36,6 @@ SAME_RELEVANCE = 0.02
 SAME_EVIDENCE = 0.1  # nats: a jump's worth
 HOPS = (0.3, 0.1, 0.03)  # steps of the logarithm that may lead past a jump
 WORTH_A_ROUND = 0.05  # nats
-NOWHERE = 1e100  # minus the evidence where there is none
 
 type Objective = Callable[[Array], tuple[float, Array]]  # u -> value, gradient
 
@@ -96,7 +96,7 @@ def climb(
         count += 1
         if value > best_value:
             best_value, best_u, best_gradient = value, u.copy(), gradient.copy()
-        return (-value, -gradient) if np.isfinite(value) else (NOWHERE, np.zeros_like(u))
+        return (-value, -gradient) if np.isfinite(value) else (REJECTED, np.zeros_like(u))
 
     low, high = bounds
     least = max(tolerance, WORTH_A_ROUND if jumps else 0.0)

@@ -1,9 +1,9 @@
 """Machine code in threads of its own, so that Ctrl-C ends it.
 
-Python hears a signal in its main thread alone, and there only between two of its own instructions:
-machine code that runs there is deaf until it returns. So whatever takes long runs in other threads,
-without the interpreter's lock, while the main thread waits in short steps. Work and main thread
-share a `Watch`, two numbers:
+Python handles a signal in its main thread alone, and there only between two of its own
+instructions: machine code that runs there sees no signal until it returns. So whatever takes long
+runs in other threads, without the interpreter's lock, while the main thread waits in short steps.
+Work and main thread share a `Watch`, two numbers:
 
     watch[STOP]   not 0: stop now; what has been computed is not used
     watch[DONE]   sweeps made so far, for a line of progress
@@ -38,7 +38,7 @@ __all__ = [
 
 STOP, DONE = 0, 1
 BLINK = 0.1  # seconds between two looks of the main thread
-MOMENT = 0.005  # seconds until Ctrl-C is told again that came at a bad place
+MOMENT = 0.005  # seconds until a Ctrl-C that came at a bad place is sent again
 
 NOT_WITHIN = ("numba.core.serialize", "ctypes")  # what numba calls between C and Python
 
@@ -120,17 +120,20 @@ def interruptible() -> Iterator[None]:
     have, which would pass for a whole answer: so inside it goes by another name. While numba hands
     over an array or random numbers it does not look whether the Python code that it calls has
     raised anything, and ends in a SystemError or a segmentation fault; and whatever is raised while
-    an object is deleted is ignored. What is heard in such a place is told again a moment later.
+    an object is deleted is ignored. A signal that arrives in such a place is sent again soon after.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
-    heard, timers, unraisable = False, list[threading.Timer](), sys.unraisablehook
+    heard, starting, timers, unraisable = False, 0, list[threading.Timer](), sys.unraisablehook
 
     def again() -> None:
+        nonlocal starting  # on a busy machine the timer may ring before it has been started
+        starting += 1
         timers.append(threading.Timer(MOMENT, _knock))
         timers[-1].start()
+        starting -= 1
 
     def lost(what: Any) -> None:
         if isinstance(what.exc_value, _Interrupt):
@@ -141,7 +144,7 @@ def interruptible() -> Iterator[None]:
     def listen(number: int, frame: Any) -> None:
         nonlocal heard
         heard = True
-        if frame is not None and frame.f_globals.get("__name__") in NOT_WITHIN:
+        if starting or (frame is not None and frame.f_globals.get("__name__") in NOT_WITHIN):
             again()
         elif before is not signal.default_int_handler:
             before(number, frame)  # somebody else's: it knows what to do

@@ -1,7 +1,7 @@
 """What an approximation gives, whatever its rule: a Gaussian, its evidence, and its adjoints.
 
 A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops
-(`hyper/settings.py`, `ard/sequential_ard.py`) only know this protocol.
+(`hyper/settle.py`, `ard/sequential_ard.py`) only know this protocol.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,9 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import Posterior
 
-__all__ = ["Approximation", "Cotangents", "GaussianFit", "mean_shifts", "sd_shifts"]
+__all__ = ["REJECTED", "Approximation", "Cotangents", "GaussianFit", "mean_shifts", "sd_shifts"]
+
+REJECTED = 1e100  # minus a log evidence where there is none: a line search turns back from it
 
 
 class GaussianFit(NamedTuple):

@@ -2,8 +2,8 @@
 
     p(w, t) = N(w; m0, K) prod_n site_n(eta_n),   eta = A w + o
 
-`K` is diagonal (`1 / precision`; infinite precision = the weight is off, stays at m0) or dense, and
-is never inverted here. `posterior.py` conditions it on Gaussian sites.
+`K` is diagonal (`1 / precision`; infinite precision = an inactive weight, which stays at m0) or
+dense, and is never inverted here. `posterior.py` conditions it on Gaussian sites.
 """
 
 from dataclasses import dataclass
@@ -69,14 +69,14 @@ class SiteModel:
         return weights @ self.projection.T + self.offset
 
     def log_joint(self, weights: Array) -> Array:
-        """Log p(t, w) at weights (..., d): normalised prior times sites; off weights left out."""
+        """Log p(t, w) at weights (..., d): normalised prior of the active ones, times sites."""
         eta = self.predictor(weights)
         rows = self.sites.log(eta.reshape(-1, eta.shape[-1])).reshape((*eta.shape[:-1], -1))
         return np.asarray(rows.sum(axis=-1) + Prior(self).log_density(weights))
 
 
 class Prior:
-    """The prior on the weights that are on, and its pictures A K and A K A'."""
+    """The prior on the active weights, with its products A K and A K A'."""
 
     def __init__(self, model: SiteModel) -> None:
         self.model = model
@@ -136,7 +136,7 @@ class Prior:
         return -float(np.log(np.diag(self._cholesky[0])).sum())
 
     def log_density(self, weights: Array) -> Array:
-        """Log N(w; m0, K) over the weights that are on."""
+        """Log N(w; m0, K) over the active weights."""
         deviation = weights[..., self.on] - self.mean
         quadratic = np.sum(deviation * self.force(deviation), axis=-1)
         constant = self.half_log_det_precision - 0.5 * self.mean.size * np.log(2 * np.pi)

@@ -2,7 +2,7 @@
 
 A bracket around the mass is found first, wide or narrow, near the Gaussian or far from it; then
 Gauss-Kronrod panels (10 and 21 points) are halved where the two rules differ, all rows together.
-Improper products (infinite or no mass) and those with several modes are told apart and said.
+Improper products (infinite or no mass) and those with several modes are reported as such.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def tilted_nodes(
 def is_multimodal(log_site: Callable[[Array], Array], mean: Array, variance: Array) -> Mask:
     """Rows (N,) whose tilted density has two clear peaks.
 
-    Two tops: a dip of 0.01 nats between them, and none is more than 20 nats below the other.
+    Two peaks: a dip of 0.01 nats between them, and neither is more than 20 nats below the other.
     """
     log_density = _log_density(log_site, mean, variance)
     low, high, _ = _bracket(log_density, mean.shape)

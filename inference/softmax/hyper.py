@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, fixed_values
+from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed
+from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.arrays import Array

@@ -63,7 +63,7 @@ class MultinomialFit:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the weights that are on, class by class (D, D)."""
+        """Covariance of the active weights, class by class (D, D)."""
         covariance = self.space.covariance()
         return 0.5 * (covariance + covariance.T)
 

@@ -66,7 +66,7 @@ class SoftmaxModel:
         return np.asarray(chosen - logsumexp(eta, axis=-1))
 
     def log_prior(self, weights: Array) -> Array:
-        """Give log N(w; 0, A^-1) of the weights that are on: (...) at weights (..., K, d)."""
+        """Give log N(w; 0, A^-1) of the active weights: (...) at weights (..., K, d)."""
         w, alpha = weights[..., self.on], self.precision[self.on]
         return np.asarray(0.5 * (np.log(alpha / (2 * np.pi)) - alpha * w**2).sum(axis=-1))
 
@@ -80,7 +80,7 @@ class Space(Protocol):
         """(A + Phi'W Phi)^-1 times forces."""
 
     def covariance(self) -> Array:
-        """Of the weights that are on (D, D)."""
+        """Of the active weights (D, D)."""
 
     def marginal_variance(self) -> Array:
         """Of every weight (K, d)."""
@@ -90,7 +90,7 @@ class Space(Protocol):
 
 
 class Weights:
-    """S = I + A^-1/2 Phi'W Phi A^-1/2 over the weights that are on, by one factor."""
+    """S = I + A^-1/2 Phi'W Phi A^-1/2 over the active weights, by one factor."""
 
     def __init__(self, model: SoftmaxModel, chances: Array) -> None:
         self.model, self.on = model, model.on
@@ -121,7 +121,7 @@ class Weights:
         return moved
 
     def covariance(self) -> Array:
-        """H^-1 of the weights that are on (D, D)."""
+        """H^-1 of the active weights (D, D)."""
         inverse = cho_solve(self.factor, np.eye(self.root.size))
         return np.asarray(inverse / np.outer(self.root, self.root))
 
@@ -173,7 +173,7 @@ class Functions:
         return np.asarray((flat - self.variance * back).reshape(shape))
 
     def covariance(self) -> Array:
-        """H^-1 of the weights that are on (D, D)."""
+        """H^-1 of the active weights (D, D)."""
         on = self.model.on
         unit = np.zeros((int(on.sum()), *on.shape))
         unit[:, on] = np.eye(len(unit))

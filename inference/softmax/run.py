@@ -18,7 +18,8 @@ from scipy.special import log_expit, logsumexp, ndtri
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximate import posterior_dataset, row_dataset
 from ardvark.inference.facts import Answer, Facts, Run
-from ardvark.inference.hyper.settings import Fixed, fixed_values
+from ardvark.inference.hyper.settings import Fixed
+from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.methods import METHODS
 from ardvark.inference.predict import class_table
 from ardvark.inference.running.progress import progress

@@ -12,7 +12,8 @@ from ardvark.inference.approximate import named_dataset, row_dataset
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Fixed, fixed_values
+from ardvark.inference.hyper.settings import Fixed
+from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.running.progress import Tick, progress
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.tree import TREATMENTS, covariance_variables, draws_dataset, hyper_dataset

@@ -284,13 +284,18 @@ def linear_logp(
         new = fixed is None and not (one_for_all and j > 1)
         total += stats.gamma.logpdf(alpha, a, scale=1 / b) if new else 0.0
     eta = [weights[0] + sum(p * w for p, w in zip(row, weights[1:], strict=True)) for row in Phi]
+    return float(total + observed_logp(task, point, t, eta, settings))
+
+
+def observed_logp(task: str, point: dict[str, Any], t: Any, eta: Any, settings: Any) -> float:
+    """log p(t | eta), with the prior of the noise where it is inferred."""
     if task == "regression":
         sigma = settings.get("noise") or float(point["sigma"])
-        if settings.get("noise") is None:
-            total += stats.halfnorm.logpdf(sigma, scale=np.std(t))
-        return float(total + stats.norm.logpdf(t, eta, sigma).sum())
+        inferred = settings.get("noise") is None
+        prior = stats.halfnorm.logpdf(sigma, scale=np.std(t)) if inferred else 0.0
+        return float(prior + stats.norm.logpdf(t, eta, sigma).sum())
     log_link = {"probit": log_ndtr, "logit": log_expit}[settings.get("link", "probit")]
-    return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
+    return float(log_link((2 * np.asarray(t) - 1) * eta).sum())
 
 
 def softmax_logp(
@@ -401,13 +406,7 @@ def subset_logp(task: str, point: dict[str, Any], *, X: Any, t: Any, **settings:
         + sum(w * x for x, w, on in zip(row, point["w"], point["included"], strict=True) if on)
         for row in X
     ]
-    if task == "regression":
-        sigma = settings.get("noise") or float(point["sigma"])
-        if settings.get("noise") is None:
-            total += stats.halfnorm.logpdf(sigma, scale=np.std(t))
-        return float(total + stats.norm.logpdf(t, eta, sigma).sum())
-    log_link = {"probit": log_ndtr, "logit": log_expit}[settings.get("link", "probit")]
-    return float(total + log_link((2 * np.asarray(t) - 1) * eta).sum())
+    return float(total + observed_logp(task, point, t, eta, settings))
 
 
 def sample_feature_logp(

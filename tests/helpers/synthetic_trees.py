@@ -9,6 +9,18 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 SAMPLE = ("chain", "draw")
+MEAN = np.array([0.5, 1.0, -2.0, 0.0])
+SD = np.array([0.3, 0.2, 1.5, 0.7])
+ALPHA = np.array([1.0, 2.0, 3.0])
+
+
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng([2024, seed])
+
+
+def four_weights(seed: int, mean: Any = MEAN, sd: Any = SD, **settings: Any) -> xr.DataTree:
+    """A fit of a bias and three weights, by Laplace unless said otherwise."""
+    return gaussian_tree(rng(seed), mean, sd, **{"alpha": ALPHA} | settings)
 
 
 def gaussian_tree(

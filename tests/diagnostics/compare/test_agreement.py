@@ -6,31 +6,20 @@ import pandas as pd
 import pytest
 import xarray as xr
 from scipy.stats import wasserstein_distance
-from synthetic_trees import gaussian_tree, replaced, without
+from synthetic_trees import ALPHA, MEAN, SD, four_weights, gaussian_tree, replaced, rng, without
 
 from ardvark.diagnostics.compare.agreement import agreement, wasserstein
 from ardvark.diagnostics.compare.compare import compare
 from ardvark.diagnostics.compare.verdict import verdict
 from ardvark.errors import InputError
 
-MEAN = np.array([0.5, 1.0, -2.0, 0.0])
-SD = np.array([0.3, 0.2, 1.5, 0.7])
 N = 4000  # draws of a tree
 MC = 1 / np.sqrt(N)  # error of a mean in sds; of log sd: MC / sqrt(2)
-ALPHA = np.array([1.0, 2.0, 3.0])
-
-
-def rng(seed):
-    return np.random.default_rng([2024, seed])
 
 
 @pytest.fixture(scope="module")
 def nuts():
-    return gaussian_tree(rng(0), MEAN, SD, method="nuts", alpha=ALPHA)
-
-
-def laplace(seed, mean=MEAN, sd=SD, **settings):
-    return gaussian_tree(rng(seed), mean, sd, **{"alpha": ALPHA} | settings)
+    return four_weights(0, method="nuts")
 
 
 def judged(tree, reference, name="laplace"):
@@ -42,7 +31,7 @@ def judged(tree, reference, name="laplace"):
 
 
 def test_a_shift_of_the_mean_is_measured_in_sds_and_equals_w1(nuts):
-    shifted = agreement(laplace(1, MEAN + 0.3 * SD), nuts)
+    shifted = agreement(four_weights(1, MEAN + 0.3 * SD), nuts)
     tolerance = 5 * np.sqrt(2) * MC
     np.testing.assert_allclose(shifted["mean_error"], 0.3, atol=tolerance)
     np.testing.assert_allclose(shifted["q05_error"], 0.3, atol=3 * tolerance)
@@ -52,7 +41,7 @@ def test_a_shift_of_the_mean_is_measured_in_sds_and_equals_w1(nuts):
 
 
 def test_a_narrow_approximation_has_the_log_ratio_quantiles_and_w1_of_theory(nuts):
-    narrow = agreement(laplace(2, sd=0.8 * SD), nuts)
+    narrow = agreement(four_weights(2, sd=0.8 * SD), nuts)
     np.testing.assert_allclose(narrow["log_sd_ratio"], np.log(0.8), atol=5 * MC)
     np.testing.assert_allclose(narrow["q95_error"], -0.2 * 1.645, atol=15 * MC)
     np.testing.assert_allclose(narrow["q05_error"], 0.2 * 1.645, atol=15 * MC)
@@ -61,7 +50,7 @@ def test_a_narrow_approximation_has_the_log_ratio_quantiles_and_w1_of_theory(nut
 
 
 def test_rows_are_named_as_the_weights_and_hold_both_sides(nuts):
-    tree = laplace(3)
+    tree = four_weights(3)
     table = agreement(tree, nuts)
     assert list(table.index) == ["bias", "w[x0]", "w[x1]", "w[x2]"]
     assert (table["role"] == "weight").all()
@@ -75,7 +64,7 @@ def test_rows_are_named_as_the_weights_and_hold_both_sides(nuts):
 
 def test_mcse_knows_independent_draws_from_chains():
     sticky = gaussian_tree(rng(4), MEAN, SD, method="nuts", autocorrelation=0.8)
-    free = laplace(5, alpha=None)
+    free = four_weights(5, alpha=None)
     table = agreement(free, sticky)
     # AR(1): the variance of the mean grows by (1 + r) / (1 - r) = 9; ArviZ's estimate is noisy
     expected = np.sqrt(1 + 9) * MC
@@ -86,7 +75,7 @@ def test_mcse_knows_independent_draws_from_chains():
 def test_the_mcse_is_calibrated():
     errors = []
     for seed in range(40):
-        one, two = (laplace(100 + 2 * seed + k, draws=100) for k in (0, 1))
+        one, two = (four_weights(100 + 2 * seed + k, draws=100) for k in (0, 1))
         table = agreement(one, two)
         errors.append(table["mean_error"] / table["mean_error_mcse"])
     z = np.concatenate(errors)
@@ -99,13 +88,13 @@ def test_the_null_distance_is_the_distance_of_two_halves(nuts):
 
     draws = nuts["posterior"]["w"].sel(feature="x0").to_numpy()
     halves = wasserstein_distance(draws[:2].ravel(), draws[2:].ravel()) / draws.std(ddof=1)
-    table = agreement(laplace(6), nuts)
+    table = agreement(four_weights(6), nuts)
     assert table.at["w[x0]", "wasserstein_null"] == pytest.approx(halves)
 
 
 def test_pruned_in_both_is_skipped_pruned_in_one_is_a_ratio_of_zero(nuts):
     pruned_sd = SD * [1, 1, 0, 1]
-    pruned = laplace(7, MEAN * [1, 1, 0, 1], pruned_sd, alpha=[1.0, np.inf, 3.0])
+    pruned = four_weights(7, MEAN * [1, 1, 0, 1], pruned_sd, alpha=[1.0, np.inf, 3.0])
     assert "w[x1]" not in agreement(pruned, pruned).index
     table = agreement(pruned, nuts)
     assert table.at["w[x1]", "log_sd_ratio"] == -np.inf
@@ -118,7 +107,7 @@ def test_pruned_in_both_is_skipped_pruned_in_one_is_a_ratio_of_zero(nuts):
 
 def test_a_reference_may_drop_pruned_columns_but_no_others(nuts):
     alpha = [1.0, np.inf, 3.0]
-    pruned = laplace(8, MEAN * [1, 1, 0, 1], SD * [1, 1, 0, 1], alpha=alpha)
+    pruned = four_weights(8, MEAN * [1, 1, 0, 1], SD * [1, 1, 0, 1], alpha=alpha)
     left = [0, 1, 3]
     short = gaussian_tree(
         rng(9), MEAN[left], SD[left], method="nuts", alpha=[1.0, 3.0], features=["x0", "x2"]
@@ -128,14 +117,14 @@ def test_a_reference_may_drop_pruned_columns_but_no_others(nuts):
     assert row["like_with_like"] and row["compares"] == "approximation error"
     assert list(agreement(pruned, short).index) == ["bias", "w[x0]", "w[x2]"]
     with pytest.raises(InputError, match=r"w\[x1\] is free in one and absent"):
-        agreement(laplace(10), short)
+        agreement(four_weights(10), short)
 
 
 def test_hyperparameters_are_compared_only_if_both_sampled_them(nuts):
     full = [gaussian_tree(rng(11 + k), MEAN, SD, method="nuts", hyper="posterior") for k in (0, 1)]
     roles = agreement(*full)["role"]
     assert roles["alpha[x0]"] == "hyperparameter" and "eta[0]" not in roles
-    assert "alpha[x0]" not in agreement(laplace(13), full[0]).index
+    assert "alpha[x0]" not in agreement(four_weights(13), full[0]).index
     moved = replaced(full[0], "posterior", alpha=full[0]["posterior"]["alpha"] * 5)
     assert compare({"a": moved, "b": full[1]}, "b", detail=True).at["a", "worst_mean_error"] < 0.1
 
@@ -148,16 +137,16 @@ def test_any_names_of_weights_do(nuts):
         node.attrs["model"] = "user graph"
         return without(node, "fit")
 
-    tree, reference = renamed(laplace(14)), renamed(nuts)
+    tree, reference = renamed(four_weights(14)), renamed(nuts)
     assert set(agreement(tree, reference).index) == {"mu", "beta[x0]", "beta[x1]", "beta[x2]"}
     tree.attrs["weights"] = '["beta"]'
     assert set(agreement(tree, reference).index) == {"beta[x0]", "beta[x1]", "beta[x2]"}
     with pytest.raises(InputError, match="no weights in common"):
-        agreement(laplace(14), reference)
+        agreement(four_weights(14), reference)
 
 
 def test_draws_that_are_not_finite_cannot_hide(nuts):
-    tree = laplace(15)
+    tree = four_weights(15)
     w = tree["posterior"]["w"].copy()
     w[0, 0, 0] = np.nan
     row, level, _ = judged(replaced(tree, "posterior", w=w), nuts)
@@ -171,9 +160,9 @@ def test_draws_that_are_not_finite_cannot_hide(nuts):
 def test_like_with_like_needs_the_same_hyperparameters(nuts):
     full = gaussian_tree(rng(30), MEAN, SD, method="nuts", hyper="posterior")
     trees = {
-        "laplace": laplace(31, hyper="evidence"),
+        "laplace": four_weights(31, hyper="evidence"),
         "nuts fixed": nuts,
-        "other": laplace(32, alpha=ALPHA * 1.01),
+        "other": four_weights(32, alpha=ALPHA * 1.01),
         "nuts": full,
     }
     table = compare(trees, ["nuts fixed", "nuts"], detail=True)
@@ -201,9 +190,9 @@ def test_given_precisions_and_data_are_compared_too(nuts):
         node["posterior"] = xr.DataTree(node["posterior"].to_dataset().drop_vars("alpha"))
         return without(node, "fit")
 
-    tree, reference = given(laplace(33), 1), given(nuts, 1)
+    tree, reference = given(four_weights(33), 1), given(nuts, 1)
     assert judged(tree, reference)[0]["like_with_like"]
-    assert not judged(given(laplace(33), 2), reference)[0]["like_with_like"]
+    assert not judged(given(four_weights(33), 2), reference)[0]["like_with_like"]
     # nothing is free in such a model, so a sampler may as well call its answer "posterior"
     reference.attrs["hyper"] = "posterior"
     assert judged(tree, reference)[0]["compares"] == "approximation error"
@@ -216,7 +205,7 @@ def test_given_precisions_and_data_are_compared_too(nuts):
 
 def test_two_answers_of_the_same_posterior_are_called_good(nuts):
     for seed in range(40, 45):
-        row, level, sentence = judged(laplace(seed), nuts)
+        row, level, sentence = judged(four_weights(seed), nuts)
         assert level == "good", sentence
         assert "safe for means and intervals" in sentence
         assert row["worst_mean_error"] < 0.1 and row["wasserstein"] < 2 * row["wasserstein_null"]
@@ -244,12 +233,12 @@ def test_the_reference_row_has_no_errors(nuts):
     ],
 )
 def test_each_fault_is_called_by_name(nuts, mean, sd, levels, words):
-    _, level, sentence = judged(laplace(50, mean, sd), nuts)
+    _, level, sentence = judged(four_weights(50, mean, sd), nuts)
     assert level in levels and words in sentence
 
 
 def test_a_wrong_shape_with_right_moments_is_called(nuts):
-    tree = laplace(51)
+    tree = four_weights(51)
     skewed = rng(52).exponential(size=(4, 1000)) - 1
     row, level, sentence = judged(
         replaced(tree, "posterior", bias=(("chain", "draw"), MEAN[0] + SD[0] * skewed)), nuts
@@ -258,7 +247,7 @@ def test_a_wrong_shape_with_right_moments_is_called(nuts):
 
 
 def test_a_narrow_approximation_is_called_by_its_khat(nuts):
-    tree = laplace(53, target_sd=SD * 3)
+    tree = four_weights(53, target_sd=SD * 3)
     row, level, sentence = judged(tree, nuts)
     assert row["khat"] > 0.7 and level == "bad"
     assert "> 0.7 (importance weights unreliable: do not trust tails)" in sentence
@@ -266,18 +255,18 @@ def test_a_narrow_approximation_is_called_by_its_khat(nuts):
 
 @pytest.mark.parametrize(("value", "level"), [(0.2, "good"), (0.6, "warn"), (0.71, "bad")])
 def test_khat_limits(nuts, value, level):
-    row = judged(laplace(54), nuts)[0].copy()
+    row = judged(four_weights(54), nuts)[0].copy()
     row["khat"] = value
     assert verdict(row)[0] == level and f"k-hat {value:.2f}" in verdict(row)[1]
 
 
 def test_no_convergence_is_always_bad(nuts):
-    _, level, sentence = judged(laplace(55, attrs={"converged": False}), nuts)
+    _, level, sentence = judged(four_weights(55, attrs={"converged": False}), nuts)
     assert level == "bad" and "did not converge" in sentence
 
 
 def test_too_few_draws_are_no_praise():
-    few = [laplace(56 + k, draws=10) for k in (0, 1)]
+    few = [four_weights(56 + k, draws=10) for k in (0, 1)]
     row = compare({"a": few[0], "b": few[1]}, "b", detail=True).loc["a"].copy()
     row["worst_mean_error"] = 0.05
     level, sentence, _ = verdict(row)
@@ -289,7 +278,7 @@ def test_too_few_draws_are_no_praise():
 
 
 def test_evidence_loo_time_and_settings_are_carried(nuts):
-    trees = {"laplace": laplace(60, hyper="evidence"), "nuts": nuts}
+    trees = {"laplace": four_weights(60, hyper="evidence"), "nuts": nuts}
     table = compare(trees, "nuts", detail=True)
     row = table.loc["laplace"]
     assert (row["method"], row["hyper"], row["reference"]) == ("laplace", "evidence", "nuts")

@@ -5,13 +5,10 @@ from contextlib import nullcontext
 import arviz_stats
 import numpy as np
 import pytest
-from synthetic_trees import gaussian_tree, replaced, without
+from synthetic_trees import four_weights, gaussian_tree, replaced, rng, without
 
 from ardvark.diagnostics.compare.psis import khat, loo_figures
 
-MEAN = np.array([0.5, 1.0, -2.0, 0.0])
-SD = np.array([0.3, 0.2, 1.5, 0.7])
-ALPHA = np.array([1.0, 2.0, 3.0])
 HEAVY_ROWS = [  # shape of 1/p, scale of -log p, is k-hat high, of 12 rows counted
     pytest.param(1.5, None, True, 12, id="heavy and in the way"),
     pytest.param(1.5, 1e-9, True, 0, id="heavy but far from the boundary"),
@@ -19,17 +16,9 @@ HEAVY_ROWS = [  # shape of 1/p, scale of -log p, is k-hat high, of 12 rows count
 ]
 
 
-def rng(seed):
-    return np.random.default_rng([2024, seed])
-
-
 @pytest.fixture(scope="module")
 def nuts():
-    return gaussian_tree(rng(0), MEAN, SD, method="nuts", alpha=ALPHA)
-
-
-def laplace(seed, mean=MEAN, sd=SD, **settings):
-    return gaussian_tree(rng(seed), mean, sd, **{"alpha": ALPHA} | settings)
+    return four_weights(0, method="nuts")
 
 
 def test_khat_has_the_right_sign():
@@ -40,7 +29,7 @@ def test_khat_has_the_right_sign():
 
 
 def test_khat_of_exact_missing_and_broken_densities(nuts):
-    exact = laplace(22)
+    exact = four_weights(22)
     assert khat(exact) == -np.inf
     assert np.isnan(khat(nuts)) and np.isnan(khat(without(exact, "sample_stats")))
     log_p = exact["sample_stats"]["lp"].copy()
@@ -53,7 +42,7 @@ def test_rows_with_a_high_khat_count_where_it_matters(shape, scale, khat_is_high
     # 1/p is Pareto with this shape; as -log p = scale (pareto - 1) it is 1 + scale x, x as heavy
     log_pareto = shape * rng(61).exponential(size=(4, 1000, 12))
     log_p = -log_pareto if scale is None else -scale * np.expm1(log_pareto)
-    tree = replaced(laplace(62), "log_likelihood", t=(("chain", "draw", "row"), log_p))
+    tree = replaced(four_weights(62), "log_likelihood", t=(("chain", "draw", "row"), log_p))
     with (
         pytest.warns(UserWarning, match="Estimated shape parameter")
         if khat_is_high
@@ -69,5 +58,5 @@ def test_rows_with_a_high_khat_count_where_it_matters(shape, scale, khat_is_high
 def test_a_draw_that_forbids_its_own_row_is_counted():
     log_p = -1e-9 * np.expm1(1.5 * rng(63).exponential(size=(4, 1000, 12)))
     log_p[0, 0, 3] = -np.inf
-    tree = replaced(laplace(64), "log_likelihood", t=(("chain", "draw", "row"), log_p))
+    tree = replaced(four_weights(64), "log_likelihood", t=(("chain", "draw", "row"), log_p))
     assert loo_figures(tree)["loo_high_khat"] == 1

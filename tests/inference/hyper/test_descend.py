@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ardvark.inference.hyper.descend import NOWHERE, Descent, descend, descend_carefully, ends
+from ardvark.inference.hyper.descend import Descent, descend, descend_carefully, ends
+from ardvark.inference.sites.approximation import REJECTED
 
 FREE = np.full(2, np.inf)
 NAMES = ["tau", "rho"]
@@ -16,7 +17,7 @@ def bowl(u):
 
 def with_a_wall(u):
     """No value at all where the first step of the length of the gradient would lead."""
-    return (NOWHERE, np.zeros(2)) if np.abs(u - [3.0, -1.0]).max() > 5.5 else bowl(u)
+    return (REJECTED, np.zeros(2)) if np.abs(u - [3.0, -1.0]).max() > 5.5 else bowl(u)
 
 
 def collapsing(u):

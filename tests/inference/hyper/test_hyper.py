@@ -7,7 +7,8 @@ from scipy import optimize
 
 import ardvark as av
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.settings import Evidence, settle
+from ardvark.inference.hyper.settings import Evidence
+from ardvark.inference.hyper.settle import settle
 from ardvark.inference.laplace import Laplace
 
 RNG = np.random.default_rng(31)

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import digamma, gammaln, logsumexp, polygamma
 
 from ardvark.inference.hyper.axes import axes_at, find_mode
-from ardvark.inference.hyper.descend import NOWHERE
 from ardvark.inference.hyper.integrate import integrate
+from ardvark.inference.sites.approximation import REJECTED
 
 
 def quiet(text):
@@ -21,7 +21,7 @@ def run(log_density, start, points, seed=0):
     def objective(u):
         value = log_density(u)
         if not np.isfinite(value):
-            return NOWHERE, np.zeros_like(u)
+            return REJECTED, np.zeros_like(u)
         steps = 1e-5 * np.eye(u.size)
         gradient = [(log_density(u + s) - log_density(u - s)) / 2e-5 for s in steps]
         return -value, -np.array(gradient)
@@ -126,6 +126,6 @@ def test_the_same_seed_gives_the_same_points():
 
 def test_no_finite_start_is_none():
     def nowhere(u):
-        return NOWHERE, np.zeros_like(u)
+        return REJECTED, np.zeros_like(u)
 
     assert find_mode(nowhere, np.zeros(2), np.random.default_rng(0)) is None
