@@ -175,7 +175,7 @@ def accuracy(own: Estimate, k_hat: float) -> str:
             f"its own estimate is that the mean of the hyperparameter {own.theta_of} is off by "
             f"{own.theta_shift:.2f} sd, from what the evidence leaves out"
         )
-    # Where means and sds have estimates of their own, k-hat speaks of the tails alone.
+    # Where means and sds have estimates of their own, k-hat is about the tails alone.
     high = HIGH if math.isnan(own.sd_shift) else _NO_MEAN
     if k_hat > high:
         said.append(

@@ -25,7 +25,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How a posterior was made, and what speaks against it; the root attributes of its tree.
+    """How a posterior was made, and its problems; the root attributes of its tree.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Facts:
 
     @property
     def converged(self) -> bool:
-        """Whether nothing speaks against convergence."""
+        """Whether no problem was found."""
         return not self.problems
 
     def with_extra(self, **attributes: Any) -> Facts:

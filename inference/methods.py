@@ -38,7 +38,7 @@ _ROOT = "ardvark.inference."
 
 @dataclass(frozen=True, slots=True)
 class MethodEntry:
-    """Where a method lives, what kind it is, and which families of models it fits."""
+    """The module of a method, what kind it is, and which families of models it fits."""
 
     home: str  # module of ardvark.inference
     settings: str  # name of its settings class

@@ -240,7 +240,7 @@ KERNELS: dict[str, type[Any]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """How the weights of a linear model meet its inputs.
+    """How the weights of a linear model are combined with its inputs.
 
     The graph holds `values` as data named `data` with dims (row, `columns`); `basis_functions`
     turns them into the (row, weight) matrix; the weights have dim `weights` and names `names`. If

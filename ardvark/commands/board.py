@@ -34,7 +34,7 @@ class Row:
     text: str = ""
     share: float = 0.0  # of the work, 0 if it is not known
     started: float = 0.0
-    first: tuple[float, float] = (0.0, 0.0)  # when a share was first told, and which
+    first: tuple[float, float] = (0.0, 0.0)  # time and value of the first report of progress
     told: float = 0.0  # when a line was last written of it
     seconds: float | None = None  # when it is done
     verdict: tuple[str, str] = ("", "")  # level, words
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass
 class Board:
-    """What is told of a run, line by line; the table of a terminal adds its own."""
+    """What is shown of a run, line by line; the table of a terminal adds its own."""
 
     say: Callable[[str], None]
     talks: bool = True  # False: nothing is said, so nothing is worked out
@@ -178,7 +178,7 @@ def _signed(verdict: tuple[str, str]) -> str:
 
 
 def quiet_board() -> Board:
-    """A board that tells nobody."""
+    """A board that shows nothing."""
     return Board(say=lambda text: None, talks=False)
 
 

@@ -1,7 +1,7 @@
 """A model of one's own on the command line: `--model my_model.py:model`.
 
 What is named after the colon is a `pm.Model`, a model of bambi, or a function without arguments
-that gives one. File and name are checked before the file is run; what goes wrong is told with both.
+that gives one. File and name are checked before the file is run; an error names both.
 Like the command line itself this imports nothing heavy before it is needed.
 """
 

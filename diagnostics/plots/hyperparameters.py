@@ -1,4 +1,4 @@
-"""What a fit knows of its hyperparameters: p(θ | t) by number, method by method.
+"""The marginal posterior p(θ | t) of hyperparameters, method by method.
 
 | tree                        | drawn                                                              |
 |-----------------------------|--------------------------------------------------------------------|

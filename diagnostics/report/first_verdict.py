@@ -1,4 +1,4 @@
-"""What can be said of an answer the moment it is there, before any report: level and a few words.
+"""A first verdict on an answer as soon as it is there, before any report: a level and a few words.
 
 Own checks first (converged, R-hat and effective sizes of chains, k-hat of an approximation), then
 the largest error against a reference at the same hyperparameters, or how far fixing them moves a

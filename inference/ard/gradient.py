@@ -1,6 +1,6 @@
 """The true gradient of an evidence in ARD precisions, where sites move with the weights.
 
-Under fixed sites a weight is told information r and pull u (`sequential_ard.py`), and its best
+Under fixed sites the data give a weight information r and pull u (`sequential_ard.py`); its best
 precision is where d L / d alpha = 0. Laplace's sites move with the mode, so the evidence has a
 further part (RW06 (5.23)); with p = d log Z / d offset, less the score of fixed sites,
 

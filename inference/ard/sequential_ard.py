@@ -20,7 +20,7 @@ at every step, so one that was deleted too early (a bias, say) comes back.
 | section 3.4, steps 1 and 2                  | `sequential_ard`                                 |
 
 What a step maximises is the evidence under *fixed* sites: for Gaussian sites that is the evidence
-and it never falls; for others it has the same gradient in EP, and the record of the path tells. In
+and it never falls; for others it has the same gradient in EP, and the path records it. In
 Laplace it has not, since the mode moves: with `rule` the true gradient is followed to the end.
 A path that comes back to where it was goes on with shorter steps, accepted by the evidence itself.
 On separable data the precisions would drift to zero without end: hence the lower bound.

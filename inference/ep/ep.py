@@ -15,7 +15,7 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 | (4) to (9), one row after the other             | `sequential.py`                               |
 | (4) to (9), all rows at once                    | `parallel.py`                                 |
 | (10), (11); a product is printed as a quotient  | `_log_evidence`                               |
-| (12), (13) and the rival after it               | `_error_estimates`                            |
+| (12), (13) and the one after it                 | `_error_estimates`                            |
 | gradient at the fixed point: sites stay         | `EP.evidence_gradient`                        |
 | what is left out (not in the paper)             | `EP.assessed`, `correction.py`                |
 """

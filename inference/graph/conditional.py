@@ -3,7 +3,7 @@
     u ~ N(0, I),   w = m0 + C u,   C C' = P0^-1,   log p(t | η(u), θ) as a potential
 
 It is built from the *reading* of a graph, so any readable graph can be sampled at any θ: the
-standard Normal is what a sampler likes best whatever the precisions are, and a weight with
+standard Normal is easiest for a sampler whatever the precisions are, and a weight with
 infinite precision is simply not there. This is the reference for an approximation at the same θ.
 """
 

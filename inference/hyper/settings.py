@@ -53,7 +53,7 @@ SAMPLED_KERNELS = (*KERNELS, "exact", "nuts")
 CRITERIA = {
     "loo_error": "loo_error",  # Qi04 (12)
     "loo_probability": "log_loo_error_smooth",  # Qi04 (13), in the log domain
-    "loo_unsigned": "loo_error_unsigned",  # Opper & Winther's rival of (13)
+    "loo_unsigned": "loo_error_unsigned",  # Opper & Winther's alternative to (13)
 }
 
 

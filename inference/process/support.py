@@ -41,7 +41,7 @@ class SupportEvidence(NamedTuple):
 
     log_evidence: float  # minus Chu06 (15)
     mode: Mode
-    rows: Index  # rows that the adjoint speaks of: M, with a ramp some more
+    rows: Index  # rows of the adjoint: M, with a ramp some more
     adjoint: Array  # G (s, s), symmetric: d log evidence = sum(G * dΣ_M)
     variance: Array  # posterior variance of f at these rows
 

@@ -1,4 +1,4 @@
-"""A `pm.Model` as a whole: compiled, copied, simulated, told from others. No Gaussian block here.
+"""A `pm.Model` as a whole: compiled, copied, simulated, fingerprinted. No Gaussian block here.
 
 In: a model (or bambi's: `own.py`). Out: functions of arrays, made once and kept with the model
 (`compile.py`, which every reader of graphs uses and which is to be opened first); private copies

@@ -110,7 +110,7 @@ def _single_threaded[T, R](work: Callable[[T], R], task: T) -> R:
 
 
 class _Sent(NamedTuple):
-    """Work as bytes, the name under which a worker keeps what it made of them, and who sent it."""
+    """Work as bytes, the name under which a worker keeps what it made of them, and the sender."""
 
     name: str
     content: bytes

@@ -34,7 +34,7 @@ _listener: ContextVar[Tick] = ContextVar("listener", default=no_tick)
 
 @contextmanager
 def listening(listener: Tick) -> Iterator[None]:
-    """Hand what is told of the work to `listener`, and draw no line."""
+    """Send reports of progress to `listener`, and draw no line."""
     token = _listener.set(listener)
     try:
         yield
@@ -43,7 +43,7 @@ def listening(listener: Tick) -> Iterator[None]:
 
 
 def tell(text: str, share: float = 0.0) -> None:
-    """Tell whoever is listening, if anyone is."""
+    """Report progress to the listener, if there is one."""
     _listener.get()(text, share)
 
 

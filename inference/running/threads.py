@@ -9,7 +9,7 @@ Work and main thread share a `Watch`, two numbers:
     watch[DONE]   sweeps made so far, for a line of progress
 
 A loop in machine code looks at its watch once a sweep, which costs nothing that could be measured,
-and draws do not depend on it: how many threads there are and when somebody looks change nothing.
+and draws do not depend on it: how many threads there are and when one looks change nothing.
 """
 
 import _thread
@@ -147,7 +147,7 @@ def interruptible() -> Iterator[None]:
         if starting or (frame is not None and frame.f_globals.get("__name__") in NOT_WITHIN):
             again()
         elif before is not signal.default_int_handler:
-            before(number, frame)  # somebody else's: it knows what to do
+            before(number, frame)  # a handler of the user's own
         else:
             raise _Interrupt
 

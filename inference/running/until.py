@@ -18,7 +18,7 @@ from ardvark.models.checks import positive_integer
 __all__ = ["check_until", "looks_at", "spent"]
 
 UNTIL = "converged"
-BUDGET = 8  # times the first look, unless it is told
+BUDGET = 8  # times the first look, unless it is given
 
 
 def check_until(until: object, most: object, name: str = "most_draws") -> None:

@@ -1,4 +1,4 @@
-"""The relevance sample-feature machine by type-II maximum likelihood: VRSFM's own rival.
+"""The relevance sample-feature machine by type-II maximum likelihood: the alternative to VB.
 
 Mohsenzadeh, Sheikhzadeh, Reza, Bathaee & Kalayeh 2013 (RSFM), as Mir17 describe it: given lam the
 model is an RVM in w, given w one in lam. Each side in turn gets Laplace's approximation (exact for

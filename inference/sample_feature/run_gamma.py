@@ -147,7 +147,7 @@ def search_gamma(
     model : pm.Model
         Of `sample_feature_*`; it is not changed: `model.set_data("gamma", found.gamma)`.
     method : VB() or Laplace()
-        VB() if nothing is said; the RSFM has no ELBO.
+        VB() by default; the RSFM has no ELBO.
     by : "cv", "validation" or "elbo"
         The ELBO needs neither folds nor rows, and takes narrower kernels than predict best.
     gammas : numbers to try

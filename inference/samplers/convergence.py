@@ -1,4 +1,4 @@
-"""What speaks against the draws of a sampler: the limits, the checks, and their words.
+"""Problems of the draws of a sampler: the limits, the checks, and their messages.
 
 `SamplerDraws.problems` says in words and numbers what failed; it is empty if and only if
 `SamplerDraws.converged`. The limits are those of Vehtari et al. (2021). A problem is a sentence
@@ -34,7 +34,7 @@ BFMI_MIN = 0.3
 
 
 class SamplerDraws(NamedTuple):
-    """Draws of a sampler and what speaks against them."""
+    """Draws of a sampler and their problems."""
 
     posterior: xr.Dataset  # (chain, draw, ...) with the model's dims and coords
     sample_stats: xr.Dataset

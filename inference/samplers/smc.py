@@ -1,6 +1,6 @@
 """Sequential Monte Carlo: draws from the posterior and, for any graph, its log evidence.
 
-A cloud of particles is drawn from the prior and led to the posterior through the tempered
+Particles are drawn from the prior and moved to the posterior through the tempered
 posteriors p(w) p(t | w)^beta, beta from 0 to 1; the product of the mean weights of all stages
 estimates the evidence Z = p(t). The work is done by `pm.sample_smc`; each chain is an independent
 run with its own estimate Z_c.

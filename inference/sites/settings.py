@@ -1,4 +1,4 @@
-"""What every method can be told: how hyperparameters are treated, and the names in the graph."""
+"""Settings that every method has: how hyperparameters are treated, and the names in the graph."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -183,7 +183,7 @@ def sample_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
 
 
 def _conditional(softmax_model: Any) -> Any:
-    """Build u ~ N(0, I), w = u / sqrt(alpha) where alpha is finite: what a sampler likes best."""
+    """Build u ~ N(0, I), w = u / sqrt(alpha) where alpha is finite: easiest for a sampler."""
     import pymc as pm
 
     from ardvark.models.likelihoods import softmax

@@ -117,7 +117,7 @@ class _ApproximationStep(BlockStep):
         The Normal or MvNormal block, jointly affine in the predictor.
     kernel : "elliptical", "independence" or "draw"
         A slice on an ellipse of q, which never rejects; Metropolis-Hastings with proposals from q;
-        or a draw of q itself, which is not exact and is said to be so.
+        or a draw of q itself, which is not exact, and a warning says so.
     freedom : float, optional
         q gets the tails of a Student-t with so many degrees of freedom, for targets with heavier
         tails than a Gaussian; None = Gaussian.

@@ -2,7 +2,7 @@
 
 Given the utilities z of a nearly separable problem, the member with a large weight can hardly be
 replaced, even by a column that says the same: z has been drawn around it. This move does not hold
-z. A member i at random leaves; who comes is drawn by likeness to it,
+z. A random included input i leaves; the one that replaces it is drawn by likeness to it,
 
     c(j | i) = c_ij / Σ_l c_il,  l outside,       c_ij = corr(x_i, x_j)² + LEAST
 
@@ -57,7 +57,7 @@ def likeness(A: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def log_choice(i, j, place, near):  # type: ignore[no-untyped-def]
-    """Log c(j | i) where i is about to leave: l runs over who is outside."""
+    """Log c(j | i) where i is about to leave: l runs over the excluded inputs."""
     total = 0.0
     for m in range(1, near.shape[0]):
         if place[m] < 0:

@@ -265,7 +265,7 @@ def _facts(fixed: bool) -> Facts:
 def _problems(
     included: Array, others: dict[str, Array], names: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
-    """What speaks against the chains: R-hat of the size, of each indicator, of other scalars.
+    """Problems of the chains: R-hat of the size, of each indicator, of other scalars.
 
     `included` is (chain, draw, feature), each of `others` (chain, draw).
     """

@@ -122,7 +122,7 @@ class Gamma(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Precisions that are given: what a Gamma is asked, with nothing left to believe."""
+    """Precisions that are given, with the interface of a Gamma."""
 
     values: Array
 

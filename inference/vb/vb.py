@@ -55,8 +55,8 @@ class VB(MethodSettings):
     prune_by : "size" or "mean"
         What is compared: sqrt(E w²), small only if mean and sd are, or |E w|, as in the paper.
     warm_up : int
-        Sweeps before the first weight may leave, unless all is calm earlier: precisions must
-        settle first.
+        Sweeps before the first weight may leave, unless the ascent has settled earlier: precisions
+        must settle first.
     reversible : bool
         After convergence, take the pruned weights in again and ascend anew; the better end is kept.
     starts : int or None
