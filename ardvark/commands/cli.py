@@ -166,12 +166,12 @@ def report(
     interactive
         also write a page in which weights can be chosen: report.interactive.html.
     """
+    methods = known_methods(task.method)  # before anything heavy is imported
     from ardvark.diagnostics.report.interactive.page import beside, require_plotly
     from ardvark.diagnostics.report.page import check_target
     from ardvark.diagnostics.report.report import report as write_report
     from ardvark.diagnostics.storage.atomic import locked
 
-    methods = known_methods(task.method)
     check_target(out)
     if interactive:
         require_plotly()
