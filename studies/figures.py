@@ -23,8 +23,8 @@ CAPTIONS = {
         "Qi et al., figure 1: two crosses and their mirror images. Left, the Bayes point (both "
         "inputs) and the classifier that evidence prefers (one). Right, log evidence under the "
         "step function as the precision of the first input grows: pruning gains log evidence "
-        "whatever it costs in new rows. EP is exact for both inputs, and 0.12 nats off where the "
-        "two constraints coincide."
+        "whatever it costs in new rows. EP is within 0.0001 for both inputs, and 0.12 nats off "
+        "where the two constraints coincide."
     ),
     "qi_figure2": (
         "Qi et al., figure 2: one path on the synthetic data (empty start, partition 0), each "
@@ -41,7 +41,7 @@ CAPTIONS = {
         "Mirzaei et al., figures 6 to 8: Ripley's mixture with eight irrelevant inputs."
     ),
     "tipping_ripley": (
-        "Tipping's demonstration on Ripley's mixture: 100 training rows of split 0, the vectors "
+        "Tipping, demonstration on Ripley's mixture: 100 training rows of split 0, the vectors "
         "that are kept in rings, widths by cross-validation. Right, what that choice hangs on: "
         "with 100 rows the cross-validated error hardly tells the widths apart, and it may take "
         "the worst."

@@ -250,7 +250,7 @@ EXPERIMENTS = tuple(_experiments())
 def _claims() -> list[Claim | Anova]:
     """VRSFM against each other machine, where the paper tests it."""
     sets = [f"{name}/{n}" for name in ("sin2d", "additive") for n in TRAINING]
-    rivals = ("rsfm", "rfe_gau", "rfe_lap", "slcca", "rvm", "svr")
+    rivals = ("rsfm", "rfe_gau", "rfe_lap", "slcca", "slcca_each", "rvm", "svr")
     told: list[Claim | Anova] = []
     for name, rival in product(sets, rivals):
         ours, theirs = f"{name}/vrsfm", f"{name}/{rival}"

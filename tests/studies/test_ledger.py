@@ -22,6 +22,13 @@ def test_no_row_without_a_verdict_and_a_reason():
         assert entry.row.paper in PAPERS, entry
         judged = entry.verdict in VERDICTS[:3]
         assert not judged or entry.ours, entry
+        assert entry.verdict != "not possible" or not entry.row.source, entry
+        assert len(entry.why.split()) > 1 and "shared/" not in entry.why, entry
+
+
+def test_few_rows_are_left_to_run():
+    verdicts = [entry.verdict for entry in LEDGER.entries]
+    assert verdicts.count("not run") < 20
 
 
 def test_the_page_is_what_the_data_say():
