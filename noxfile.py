@@ -4,6 +4,9 @@
 # ///
 """Tasks for those who use nox; the Makefile has the same and more."""
 
+import re
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2025.2.9"
@@ -32,6 +35,20 @@ def lowest(session: nox.Session) -> None:
     session.install("--no-deps", ".")
     readme = "tests/project/test_documents.py"
     session.run("python", "-m", "pytest", readme, "-k", "readme_code", "-W", "default")
+
+
+@nox.session(python=["3.12", "3.13", "3.14"], default=False)
+@nox.parametrize("resolution", ["lowest-direct", "highest"])
+def wheel(session: nox.Session, resolution: str) -> None:
+    """Install the wheel alone, with the oldest or newest dependencies; run the README's first block."""
+    folder = Path(session.create_tmp())
+    session.run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), external=True)
+    built = max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    session.install("--only-binary", ":all:", "--resolution", resolution, str(built))
+    readme = Path("README.md").read_text()
+    block = re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    session.chdir(folder)  # the checkout would be imported instead
+    session.run("python", "-I", "-c", block[1])
 
 
 if __name__ == "__main__":

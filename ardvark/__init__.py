@@ -6,10 +6,17 @@
 """
 
 from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 
 import lazy_loader as _lazy
 
 __version__ = "0.2.0"
+
+if _find_spec("ardvark.models") is None:
+    raise ImportError(
+        "this is the folder `ardvark` of the sources, and its sub-packages are not below it: "
+        "start Python in another folder, or install with `pip install --editable .`"
+    )
 
 _load, _, __all__ = _lazy.attach_stub(__name__, __file__)
 

@@ -27,9 +27,13 @@ def used_names(code: str) -> set[str]:
 
 
 def example_of(name: str) -> str:
-    """Return the shortest block of the page of examples that uses a name; empty if none does."""
+    """Return the block of the page of examples that is most about a name; empty if none uses it.
+
+    That is the one with the fewest other names, and among those the shortest.
+    """
     blocks = BLOCK.findall((DOCS / "api" / "examples.md").read_text())
-    return min((block for block in blocks if name in used_names(block)), key=len, default="")
+    about = [block for block in blocks if name in used_names(block)]
+    return min(about, key=lambda block: (len(used_names(block)), len(block)), default="")
 
 
 def typed_returns(text: str, obj: Any) -> str:
@@ -38,6 +42,8 @@ def typed_returns(text: str, obj: Any) -> str:
     if found is None or re.search(r"^ +", found[1], re.MULTILINE):
         return text
     kind = str(inspect.signature(obj).return_annotation).strip("'").rpartition(".")[2].strip("'>")
+    if kind == "Any":  # says less than the words
+        return text
     words = textwrap.indent(found[1], "    ")
     return f"{text[: found.start(1)]}{kind or 'result'}\n{words}{text[found.end(1) :]}"
 
@@ -53,7 +59,7 @@ def add_example(
     if block and "Examples\n---" not in text:
         code = [f"    {line}" if line else "" for line in block.rstrip().split("\n")]
         lines += ["", "Examples", "--------", ".. code-block:: python", "", *code, ""]
-        lines += ["`av` is `ardvark`; the first block of :doc:`/api/examples` makes the rest.", ""]
+        lines += ["What this example uses is made earlier on :doc:`/api/examples`.", ""]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -23,7 +23,8 @@ def as_markdown(table: dict[str, Any]) -> list[str]:
     """Lines of a Markdown table, and the command that repeats it."""
     head, rows = table["columns"], table["rows"]
     marks = ["---", *["---:" if numeric(rows, k) else "---" for k in range(1, len(head))]]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, marks, *rows)]
+    shown = [[cell or "–" for cell in row] for row in rows]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, marks, *shown)]
     return [f"*{table['caption']}*", "", *lines, "", f"Repeat with `{table['command']}`."]
 
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import lazy_loader
 import pytest
 
 import ardvark
@@ -150,6 +151,18 @@ def test_help_of_the_installed_command_is_quick():
     assert seconds < 1.0  # CPU, not wall: other tests run beside this one
 
 
+def test_the_sources_alone_say_that_they_are_not_the_package(tmp_path):
+    """As in a clone after `pip install .`, where Python finds the folder `ardvark` first."""
+    shutil.copytree(ROOT / "ardvark", tmp_path / "ardvark")
+    packages = Path(lazy_loader.__file__).parents[1]  # as a path its .pth files are not read
+    command = [sys.executable, "-S", "-c", "import ardvark"]
+    environment = {**os.environ, "PYTHONPATH": os.fspath(packages)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: this is the folder `ardvark` of the sources" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel and an sdist, built from a copy: no trace is left in the checkout."""
@@ -261,6 +274,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 def test_the_files_around_the_package_have_its_version():
     version = PROJECT["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n  version = {{{version}}},\n" in (ROOT / "docs" / "references.md").read_text()
     recipe = (ROOT / "conda" / "recipe.yaml").read_text()
     assert f'version: "{version}"' in recipe
     for text in PROJECT["project"]["dependencies"]:
