@@ -40,7 +40,7 @@ def lowest(session: nox.Session) -> None:
 @nox.session(python=["3.12", "3.13", "3.14"], default=False)
 @nox.parametrize("resolution", ["lowest-direct", "highest"])
 def wheel(session: nox.Session, resolution: str) -> None:
-    """Install the wheel alone, with the oldest or newest dependencies; run the README's first block."""
+    """Install the wheel alone, oldest or newest dependencies; run the README's first block."""
     folder = Path(session.create_tmp())
     session.run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), external=True)
     built = max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
