@@ -99,8 +99,8 @@ def rvm_regression(
         Shape and rate of the Gamma hyperprior; `b=None` is 2 var(t)/s with s the squares of the
         kernels, summed and averaged over the rows (at the typical width, if it is inferred): eta
         has a prior sd near 1.4 sd(t), in any units and for any kernel.
-    noise : None or float
-        The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
+    noise
+        As in `ard_regression`.
     prior : "ard", "student" or "shared"
         One precision per weight; the same integrated out, a Student-t for each weight; one
         precision for all weights but the bias, which is not sparse.

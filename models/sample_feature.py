@@ -151,7 +151,7 @@ def _card(
         inputs.feature_names,
         classes,
         inputs.scaling,
-        _new_data,
+        lambda X_new: {"X": np.asarray(X_new, float)},
         family="sample_feature",
         kernel=kernel,
         a=positive(a, "a"),
@@ -167,10 +167,6 @@ def _warn_about_units(t: Array) -> None:
             f"t has a root mean square of {size:.3g}; the priors of this machine, and where its "
             f"fits start, are meant for targets near 1. Standardise t."
         )
-
-
-def _new_data(X_new: Array) -> dict[str, Array]:
-    return {"X": np.asarray(X_new, float)}
 
 
 def _build(

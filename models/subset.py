@@ -105,11 +105,8 @@ def subset_classification(
 
     Parameters
     ----------
-    X : (N, d) table
-        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
-    t : N labels of two classes
-        Integers, booleans or strings; the second in `np.unique` order is the positive class.
-    link : "probit" or "logit"
+    X, t, link
+        As in `ard_classification`.
     slab : number, "ard" or "shared"
         Prior sd of an included weight; or a Gamma precision for each weight, or one for all.
     expected_inputs : float
@@ -142,11 +139,8 @@ def subset_regression(
 
     Parameters
     ----------
-    X : (N, d) table
-        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
-    t : N numbers
-    noise : None or float
-        The noise sd: None infers it (`sigma`, half-normal with the sd of t), a number fixes it.
+    X, t, noise
+        As in `ard_regression`.
     slab : number, "ard" or "shared"
         Prior sd of an included weight, in the units of t for one unit of an input: it does not
         follow the data, so standardise both or give it in their units. Or a Gamma precision.

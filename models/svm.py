@@ -45,10 +45,8 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
 
     Parameters
     ----------
-    X : (N, d) table
-        Array, DataFrame or `Inputs`; the names of its columns become coordinates.
-    t : N labels of two classes
-        Integers, booleans or strings; the second in `np.unique` order is the positive class.
+    X, t
+        As in `ard_classification`.
     kernel : `ARDGaussian` or `ARDLinear`
         The covariance of f; each of its parameters that is None is inferred.
     """

@@ -1,7 +1,7 @@
 """The posterior of a hyperparameter, put together from the optima of the evidence: Chu06, figure 1.
 
 Each optimum that a search has found is a Gaussian in the log of the hyperparameter, and their sum
-is (17). It says where the evidence has its tops and how high they are (18); their widths are an
+is (17). It says where the evidence has its maxima and how high they are (18); their widths are an
 assumption, in the paper and here.
 """
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import softmax
+from scipy.stats import norm
 
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
-from ardvark.inference.process.optima import reconstruct
 from ardvark.models.checks import one_of, positive
 
 __all__ = ["plot_optima"]
@@ -60,14 +61,15 @@ def plot_optima(
         values = values.sel(feature=one_of(feature, names, "feature"))
     width = positive(sd, "sd")
     centre = np.log(values.values)
-    mixture = reconstruct(optima["log_evidence"].values, centre, np.array(width))
     u = np.linspace(centre.min() - _BESIDE * width, centre.max() + _BESIDE * width, 400)
+    weight = softmax(optima["log_evidence"].values)  # Chu06 (18)
+    parts = weight[:, None] * norm.pdf(u, centre[:, None], width)
     if axis is None:
         import matplotlib.pyplot as plt
 
         _, axis = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
-    axis.plot(u, mixture.density(u), label="sum, (17)")
-    for number, part in enumerate(mixture.parts(u)):
+    axis.plot(u, parts.sum(axis=0), label="sum, (17)")
+    for number, part in enumerate(parts):
         axis.plot(u, part, ":", color="0.4", label=None if number else "its parts")
     axis.plot(centre, np.zeros_like(centre), "^", color="k", markersize=5, label="optima")
     named = parameter if feature is None else f"{parameter}[{feature}]"

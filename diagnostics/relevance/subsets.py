@@ -61,7 +61,9 @@ def subsets(tree: xr.DataTree) -> pd.DataFrame:
         names, drawn = indicators(tree)
         patterns, probability, mcse = tally(drawn, independent=sampling_kind(tree) == "iid")
     order = np.argsort(-probability, kind="stable")
-    features = [_names(names, patterns[i]) for i in order]
+    features = [
+        tuple(name for name, on in zip(names, patterns[i], strict=True) if on) for i in order
+    ]
     table = {"features": features, "probability": probability[order], "mcse": mcse[order]}
     return pd.DataFrame(table)
 
@@ -242,7 +244,3 @@ def mean_and_error(draws: Array, tree: xr.DataTree) -> tuple[Array, Array, Array
     with np.errstate(invalid="ignore"):
         error = np.where(moving, sd / np.sqrt(ess), 0.0)
     return draws.mean(axis=(0, 1)), error, ess
-
-
-def _names(names: list[str], pattern: Any) -> tuple[str, ...]:
-    return tuple(name for name, on in zip(names, pattern, strict=True) if on)

@@ -131,7 +131,7 @@ def base_of(
         mean, covariance = params
         return _multivariate(mean, covariance, shape)
     if name in _QUADRATIC:
-        log_density = _log_density(rv, values)
+        log_density = conditional_logp(dict(values), warn_rvs=False)[values[rv]]
         base = _quadratic(values[rv], log_density, shape, name in _UNNORMALISED)
         still = [base.scale, base.excess] if base.excess is not None else [base.scale]
         scale, *excess = clone_replace(still, dict(at_zero))
@@ -145,10 +145,6 @@ def base_of(
         return _centred_log_density(rv, params, place, residual) - base
 
     return Base(location, scale, False, (location, log_site))
-
-
-def _log_density(rv: Any, values: Mapping[Any, Any]) -> Any:
-    return conditional_logp(dict(values), warn_rvs=False)[values[rv]]
 
 
 def _centred_log_density(rv: Any, params: list[Any], place: int | None, residual: Any) -> Any:

@@ -64,7 +64,7 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
         tick("jumps")
         chains = sample(problem, plan, run.chains, run.seed, settings.jumps)
     names = {"logit": WALKS, "probit": MOVES}.get(card.link, MOVES[:3])  # none is replaced there
-    drawn = _stacked(chains)
+    drawn = Store(*(np.stack(part) for part in zip(*chains, strict=True)))
     problems, numbers = _problems(
         drawn.included, {"bias": drawn.weights[..., 0], "sigma": drawn.sigma}, card.feature_names
     )
@@ -220,10 +220,6 @@ def _problem(model: Any, hyper: Any) -> tuple[SubsetCard, Subsets, bool]:
         )
         problem = replace(problem, alpha=alpha, slab=FIXED)
     return card, problem, bool(free)
-
-
-def _stacked(chains: list[Store]) -> Store:
-    return Store(*(np.stack(part) for part in zip(*chains, strict=True)))
 
 
 def _groups(model: Any, card: SubsetCard, drawn: Store, kind: str) -> dict[str, xr.Dataset]:

@@ -51,7 +51,7 @@ def weights_section(case: Case) -> dict[str, Any]:
     names = ranked_weights(case)
     shown = names[:MOST]
     draws = {name: _draws(tree, shown) for name, tree in case.trees.items()}
-    chains = [name for name in case.summaries if _is_chain(case, name)]
+    chains = [name for name in case.summaries if case.quality[name].sampling_kind == "mcmc"]
     return {
         "weights": shown,
         "hidden": len(names) - len(shown),
@@ -163,10 +163,6 @@ def _thinned(values: Any, most: int) -> list[float]:
     given = np.asarray(values, dtype=float)
     few = np.linspace(0, len(given) - 1, min(len(given), most)).round().astype(int)
     return [float(value) for value in given[few]]
-
-
-def _is_chain(case: Case, name: str) -> bool:
-    return bool(case.quality[name].sampling_kind == "mcmc")
 
 
 def _step(draws: xr.DataArray) -> int:

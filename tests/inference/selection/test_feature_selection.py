@@ -8,7 +8,6 @@ from sklearn.svm import SVC
 import ardvark as av
 from ardvark.inference.process import evidence as process_evidence
 from ardvark.inference.process.evidence import Process, maximise, random_starts
-from ardvark.inference.process.optima import by_height, reconstruct
 from ardvark.inference.running.threads import unwatched
 from ardvark.inference.selection.filters import fisher_score, relief
 from ardvark.inference.selection.learners import EvidenceLearner, LeaveOneOutLearner
@@ -164,16 +163,6 @@ def test_a_start_that_explains_nothing_is_not_the_end(monkeypatch):
     assert set(np.argsort(-found.optima.relevance[0])[:2]) == {5, 7}
     monkeypatch.setattr(process_evidence, "NO_BETTER", -np.inf)  # without the second climb
     assert maximise(process, starts=random_starts(process, 1)).optima.ends[0].value < coin + 1
-
-
-def test_reconstruction_is_a_density_with_the_weights_of_18():
-    values, centre = np.array([-3.0, -4.0]), np.array([-1.0, 2.0])
-    mixture = reconstruct(values, centre, np.array(0.5))
-    grid = np.linspace(-8, 9, 4001)
-    assert np.trapezoid(mixture.density(grid), grid) == pytest.approx(1.0, abs=1e-9)
-    assert mixture.weight == pytest.approx(np.exp(values) / np.exp(values).sum())
-    wide = reconstruct(values, centre, np.array([0.1, 0.1 * np.e]), mass=True)
-    assert wide.weight == pytest.approx([0.5, 0.5]) and by_height(values)[0] > 0.7
 
 
 def test_the_door_names_features_and_the_plot_draws_them():
