@@ -10,7 +10,7 @@ import pandas as pd
 
 __all__ = [
     *("count", "duration", "listed", "mean_and_sd", "number", "plain", "records"),
-    *("told", "visible"),
+    *("as_sentences", "visible"),
 ]
 
 
@@ -23,7 +23,7 @@ def visible(text: str) -> str:
     return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def told(lead: str, said: Iterable[Any]) -> dict[str, Any]:
+def as_sentences(lead: str, said: Iterable[Any]) -> dict[str, Any]:
     """Sentences of a part: one after the other for JSON, the first and a list for the page."""
     rest = [str(sentence) for sentence in said]
     return {"sentence": " ".join([lead, *rest]).strip(), "lead": lead, "said": rest}

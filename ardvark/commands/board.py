@@ -35,7 +35,7 @@ class Row:
     share: float = 0.0  # of the work, 0 if it is not known
     started: float = 0.0
     first: tuple[float, float] = (0.0, 0.0)  # time and value of the first report of progress
-    told: float = 0.0  # when a line was last written of it
+    last_line: float = 0.0  # when a line was last written of it
     seconds: float | None = None  # when it is done
     verdict: tuple[str, str] = ("", "")  # level, words
 
@@ -76,8 +76,8 @@ class Board:
         row, now = self.rows[name], time.monotonic()
         row.tick(text, share, now)
         left = row.to_go(now)
-        if left is not None and now - max(row.told, row.started) >= PATIENCE:
-            row.told = now
+        if left is not None and now - max(row.last_line, row.started) >= PATIENCE:
+            row.last_line = now
             self.say(f"{name}: {text}, about {_time(left)} to go")
 
     def stop(self, name: str, state: str = "done") -> None:

@@ -210,8 +210,8 @@ def report(
         result["interactive"] = str(beside(path))
         written.append(result["interactive"])
     said = numbers["verdict"].get("said", [])
-    told = [numbers["verdict"]["lead"], *said] if said else [result["verdict"]]
-    output.show(result, lambda: "\n".join([*written, *told]))
+    lines = [numbers["verdict"]["lead"], *said] if said else [result["verdict"]]
+    output.show(result, lambda: "\n".join([*written, *lines]))
     return {"good": 0, "warn": 1, "bad": 2}[level] if strict else 0
 
 

@@ -143,8 +143,8 @@ class Kept:
             tree = read_tree(path)
         except DamagedTree as damage:
             self.set_aside[name] = _aside(path)
-            told = f"{damage}. It is now {self.set_aside[name].name}, and {name} is fitted again"
-            warnings.warn(told, InputWarning, stacklevel=2)
+            message = f"{damage}. It is now {self.set_aside[name].name}, and {name} is fitted again"
+            warnings.warn(message, InputWarning, stacklevel=2)
             return None
         if tree.attrs.get(KEY) != run_key(self.prepared, name, settings, self.task):
             self._other_question(name, path)

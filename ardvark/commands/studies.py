@@ -201,15 +201,15 @@ class _Asked(NamedTuple):
             return listed
         missing = sum(store.get(unit) is None for unit in units)
         output.say(f"{paper}: {len(units)} units, {missing} of them to run")
-        begin = told = time.monotonic()
+        begin = last_line = time.monotonic()
         with output.bar(paper, missing) as bar:
 
             def tick(done: int, unit: Any) -> None:
-                nonlocal told
+                nonlocal last_line
                 bar(done)
                 now = time.monotonic()
-                if now - told > 10 and not sys.stderr.isatty():
-                    told, left = now, (now - begin) * (missing - done) / done
+                if now - last_line > 10 and not sys.stderr.isatty():
+                    last_line, left = now, (now - begin) * (missing - done) / done
                     output.say(f"{paper}: {done} of {missing}, about {left:.0f} s to go")
 
             run(units, store, executor, tick)

@@ -156,12 +156,12 @@ def stability(
     finished = iterate(1)
     with progress("stability", progressbar) as tick:
 
-        def told(place: int, found: _Selected) -> None:
+        def shown(place: int, found: _Selected) -> None:
             so_far = next(finished)
             tick(f"resample {so_far} of {len(parts)}", so_far / len(parts))
 
         work = _Work(build, X, t, method, rule, number)
-        fits = run_tasks(work, parts, executor, done=told)
+        fits = run_tasks(work, parts, executor, done=shown)
     chosen = pd.DataFrame([one.chosen for one in fits])
     table = chosen.reset_index(drop=True).rename_axis(index="resample")
     rank = pd.DataFrame([one.rank for one in fits])

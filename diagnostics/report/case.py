@@ -73,10 +73,10 @@ class Case(Relations):
     @cached_property
     def relevances(self) -> Relevances:
         """The relevance of each input by method."""
-        return read_relevances({name: self.trees[name] for name in self.told})
+        return read_relevances({name: self.trees[name] for name in self.with_relevance})
 
     @property
-    def told(self) -> list[str]:
+    def with_relevance(self) -> list[str]:
         """Methods with a relevance of their own: the reference of one method only repeats it."""
         repeated = {name for name in self.like.values() if name != self.reference}
         return [name for name in self.trees if name not in repeated]

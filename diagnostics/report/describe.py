@@ -107,8 +107,8 @@ def describe_model(model: Any) -> dict[str, Any]:
 
 def _budget(sampler: Any) -> int | None:
     """Draws per chain of a sampler that went on until its checks passed, at most."""
-    told = _loaded(sampler)
-    return told.get("most_draws") if isinstance(told, dict) else None
+    settings = _loaded(sampler)
+    return settings.get("most_draws") if isinstance(settings, dict) else None
 
 
 def describe_tree(tree: xr.DataTree) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from ardvark.diagnostics.report.parts.predictions import predictions_part
 from ardvark.diagnostics.report.parts.relevance import relevance_part
 from ardvark.diagnostics.report.parts.sensitivity import sensitivity_part
 from ardvark.diagnostics.report.parts.verdict import verdict_part
-from ardvark.diagnostics.words import count, duration, plain, records, told
+from ardvark.diagnostics.words import as_sentences, count, duration, plain, records
 from ardvark.inference.arguments import check_model
 from ardvark.inference.pymc_models.fingerprint import require_data, require_model, require_same_data
 
@@ -189,7 +189,7 @@ def _reference(case: Case) -> Part:
         )
     sentences = [_own_words(case, name) for name in case.untrusted or case.references]
     answer, level = ("No.", "bad") if case.untrusted else ("Yes.", "good")
-    return {**told(answer, sentences), "level": level, "chains": chains}
+    return {**as_sentences(answer, sentences), "level": level, "chains": chains}
 
 
 def _own_words(case: Case, name: str) -> str:

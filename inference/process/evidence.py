@@ -158,12 +158,12 @@ def maximise(
     way = _Way(process, rule, log_prior, tolerance, max_steps, max_rounds)
 
     def climbed(climb_of: Callable[..., End], tasks: Sequence[Any], said: str) -> list[End]:
-        def told(number: int, end: End) -> None:
+        def done(number: int, end: End) -> None:
             tick(said.format(end.value, number))
 
         if executor is not None:
-            return run_tasks(partial(climb_of, way), tasks, executor, done=told)
-        return search([partial(climb_of, way, task) for task in tasks], workers, told)
+            return run_tasks(partial(climb_of, way), tasks, executor, done=done)
+        return search([partial(climb_of, way, task) for task in tasks], workers, done)
 
     places = [np.clip(process.flat(start), *way.bounds) for start in starts]
     if rule is None and len(process.sign) > MANY_ROWS:

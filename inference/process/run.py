@@ -268,8 +268,8 @@ def _from_gaussian(covariance: Any, tree: xr.DataTree, X: Array, X_new: Array) -
     matrix = covariance(X[on], X[on], kappa) * scale * scale[:, None]
     matrix.flat[:: on.size + 1] += 1.0 + covariance.jitter * tau[on]
     lower = checked_cholesky(matrix)
-    told = solve_triangular(lower, (cross[:, on] * scale).T, lower=True)
-    variance = covariance.variance(X_new, kappa) - np.square(told).sum(axis=0)
+    explained = solve_triangular(lower, (cross[:, on] * scale).T, lower=True)
+    variance = covariance.variance(X_new, kappa) - np.square(explained).sum(axis=0)
     return _mass(cross @ pull, variance)
 
 
@@ -285,8 +285,8 @@ def _from_draws(covariance: Any, tree: xr.DataTree, X: Array, X_new: Array) -> A
         kappa = {n: at[n][sample] if n in at else constant[n].values for n in names}
         lower = checked_cholesky(covariance.train(X, kappa, np.eye(len(X))))
         cross = covariance(X_new, X, kappa)
-        told = solve_triangular(lower, cross.T, lower=True)
-        variance = covariance.variance(X_new, kappa) - np.square(told).sum(axis=0)
+        explained = solve_triangular(lower, cross.T, lower=True)
+        variance = covariance.variance(X_new, kappa) - np.square(explained).sum(axis=0)
         mean = cross @ cho_solve((lower, True), functions.T)
         return _mass(mean.T, variance)
 

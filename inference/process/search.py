@@ -125,7 +125,7 @@ def climb(
 def search(
     climbs: Sequence[Callable[[Watch], End]],
     workers: int = 1,
-    told: Callable[[int, End], None] | None = None,
+    done: Callable[[int, End], None] | None = None,
 ) -> list[End]:
     """Run the climbs, some at a time: what they compute is in LAPACK, which threads share well.
 
@@ -135,8 +135,8 @@ def search(
 
     def climbed(number: int, watch: Watch) -> End:
         end = climbs[number](watch)
-        if told is not None:
-            told(number, end)
+        if done is not None:
+            done(number, end)
         return end
 
     with threadpool_limits(1, "blas"):

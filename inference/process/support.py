@@ -68,9 +68,9 @@ def support_evidence(
     v = sign[rows] * mode.alpha[rows]
     if ramp:
         on = np.flatnonzero(v)
-        told = covariance[np.ix_(rows[on], rows)] @ pull
+        shift = covariance[np.ix_(rows[on], rows)] @ pull
         g = pull.copy()
-        g[on] -= solve_in(covariance, rows[on], 1.0 / curvature(v[on]), told)
+        g[on] -= solve_in(covariance, rows[on], 1.0 / curvature(v[on]), shift)
     else:
         g = W @ (pull / lam)
     half = np.outer(v, 0.25 * v + 0.5 * g)  # and its transpose: ½ vv' + g v' made symmetric

@@ -91,13 +91,13 @@ def run_tasks[T, R](
         Called here with the number of a task and its result, as they come.
     """
     where = check_executor(executor)
-    told = done or (lambda number, result: None)
+    report = done or (lambda number, result: None)
     if where is not None:
-        return _elsewhere(work, tasks, where, told)
+        return _elsewhere(work, tasks, where, report)
     results = []
     for number, task in enumerate(tasks):
         results.append(_single_threaded(work, task))
-        told(number, results[-1])
+        report(number, results[-1])
     return results
 
 
@@ -131,7 +131,7 @@ def _packed(work: Callable[..., Any]) -> _Sent:
 
 
 def _elsewhere(
-    work: Callable[..., Any], tasks: Iterable[Any], where: Any, told: Callable[[int, Any], None]
+    work: Callable[..., Any], tasks: Iterable[Any], where: Any, report: Callable[[int, Any], None]
 ) -> list[Any]:
     """Hand the tasks to an executor; those of lost processes again, to new ones."""
     sent, numbered = _packed(work), list(enumerate(tasks))
@@ -143,7 +143,7 @@ def _elsewhere(
             try:
                 for number, answer in _completed(pool, sent, left):
                     answers[number] = answer
-                    told(number, answer.result)
+                    report(number, answer.result)
                 break
             except BrokenExecutor:
                 if losses == RETRIES or not isinstance(where, int | np.integer):

@@ -38,10 +38,10 @@ def calibration_part(case: Case) -> dict[str, Any]:
         method: [100 * e["coverage_90"] for e in entries if e["method"] == method]
         for method in dict.fromkeys(e["method"] for e in mine or entries)
     }
-    told = "; ".join(f"{method} {_range(values)} %" for method, values in shares.items())
+    coverages = "; ".join(f"{method} {_range(values)} %" for method, values in shares.items())
     return {
         "sentence": f"Share of truths in 90 % intervals of the weights, on data simulated from the "
-        f"prior of {model}: {told}.",
+        f"prior of {model}: {coverages}.",
         "level": "warn" if off else "good" if mine else "",
         "entries": entries,
         "near": NEAR,

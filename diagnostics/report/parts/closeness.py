@@ -28,7 +28,7 @@ from ardvark.diagnostics.finding import LEVELS, worst_level
 from ardvark.diagnostics.plots.report import GRID, METHOD_COLOURS, STYLE
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.parts.verdict import errors_listed
-from ardvark.diagnostics.words import records, told
+from ardvark.diagnostics.words import as_sentences, records
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.sites.arrays import Array
 
@@ -47,7 +47,7 @@ def closeness_part(case: Case) -> dict[str, Any]:
     levels += [verdict(case.rows[pair]).level for pair in case.like.items()] or ["warn"]
     pairs = {"errors": case.like, "prices": case.price}
     return {
-        **told(LEAD, errors_listed(case)),
+        **as_sentences(LEAD, errors_listed(case)),
         "level": worst_level(levels),
         "khat": {name: float(case.own(name)["khat"]) for name in case.trees},
         "joint": [_joint(case, name, reference) for name, reference in case.like.items()],

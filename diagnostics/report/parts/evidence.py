@@ -5,7 +5,7 @@ from typing import Any
 from ardvark.diagnostics.compare.evidence import evidence, evidence_findings
 from ardvark.diagnostics.finding import worst_level
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import records, told
+from ardvark.diagnostics.words import as_sentences, records
 
 __all__ = ["evidence_part"]
 
@@ -21,7 +21,7 @@ def evidence_part(case: Case) -> dict[str, Any]:
         return {"sentence": sentence, "level": "", "estimates": [], "notes": notes}
     said = evidence_findings(table)
     return {
-        **told(str(said[0]), said[1:]),
+        **as_sentences(str(said[0]), said[1:]),
         "level": worst_level(found.level for found in said),
         "estimates": records(table),
         "notes": notes,

@@ -22,7 +22,7 @@ from ardvark.diagnostics.calibration.scores import (
 )
 from ardvark.diagnostics.plots import calibration as drawn
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import count, number, told
+from ardvark.diagnostics.words import as_sentences, count, number
 from ardvark.errors import InputError
 
 __all__ = ["predictions_figures", "predictions_part"]
@@ -57,7 +57,7 @@ def predictions_part(case: Case) -> dict[str, Any]:
         f"Not calibrated: {', '.join(lying)}." if lying else "No forecast is out of calibration."
     )
     return {
-        **told(lead, said),
+        **as_sentences(lead, said),
         "flattered": flattered,
         "level": "warn" if lying else "good",
         "by": by,

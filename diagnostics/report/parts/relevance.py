@@ -24,7 +24,7 @@ from ardvark.diagnostics.relevance.ranks import agreement_table
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.relevance.subsets import subset_sizes, subsets
 from ardvark.diagnostics.report.case import Case
-from ardvark.diagnostics.words import count, listed, mean_and_sd, number, records, told
+from ardvark.diagnostics.words import as_sentences, count, listed, mean_and_sd, number, records
 from ardvark.errors import UnsupportedPair
 
 __all__ = ["relevance_figure", "relevance_part"]
@@ -70,7 +70,7 @@ def relevance_part(case: Case) -> dict[str, Any]:
         "projection": _attempt(lambda case: _projection(case, leader), case),
     }
     lead, *said = _sentences(case, part, agreement, table)
-    return part | told(lead, said)
+    return part | as_sentences(lead, said)
 
 
 def _attempt(make: Callable[[Case], Any], case: Case) -> Any:
@@ -165,7 +165,7 @@ def _groups(case: Case) -> dict[str, Any]:
         return {"groups": [], "methods": {}, "why": why}
     groups = correlated_groups(pd.DataFrame(X, columns=list(names)))
     by_method = {}
-    for name in case.told:
+    for name in case.with_relevance:
         tree = case.trees[name]
         known = set(groupable(tree))
         if len(groups) and all(set(features) <= known for features in groups["features"]):

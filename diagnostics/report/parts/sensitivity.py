@@ -42,17 +42,19 @@ def sensitivity_part(case: Case) -> dict[str, Any]:
     moved = table[table["prior"] > THRESHOLD]
     conflict = [str(n) for n in moved.index[moved["likelihood"] > THRESHOLD]]
     weak = [str(n) for n in moved.index[moved["likelihood"] <= THRESHOLD]]
-    told = [f"Under {name} the prior of {listed(scaled)} was scaled up and down by one per cent."]
+    sentences = [
+        f"Under {name} the prior of {listed(scaled)} was scaled up and down by one per cent."
+    ]
     if conflict:
-        told.append(f"Prior and data may be in conflict about {listed(conflict)}.")
+        sentences.append(f"Prior and data may be in conflict about {listed(conflict)}.")
     if weak:
-        told.append(f"The prior dominates {listed(weak)}: the data are weak there.")
+        sentences.append(f"The prior dominates {listed(weak)}: the data are weak there.")
     if unknown:
-        told.append(f"It could not be computed for {listed(unknown)}.")
+        sentences.append(f"It could not be computed for {listed(unknown)}.")
     elif not len(moved):
-        told.append(f"None of {count(len(table), 'weight')} is sensitive to it.")
+        sentences.append(f"None of {count(len(table), 'weight')} is sensitive to it.")
     return {
-        "sentence": " ".join(told),
+        "sentence": " ".join(sentences),
         "level": "warn" if len(moved) or unknown else "good",
         "tree": name,
         "scaled": scaled,

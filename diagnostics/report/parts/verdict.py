@@ -12,7 +12,7 @@ from ardvark.diagnostics.compare.verdict import verdict
 from ardvark.diagnostics.relevance.discovery import selected
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.findings import findings
-from ardvark.diagnostics.words import count, told
+from ardvark.diagnostics.words import as_sentences, count
 
 __all__ = ["errors_listed", "verdict_part"]
 
@@ -25,7 +25,7 @@ def verdict_part(case: Case) -> dict[str, Any]:
     failed, warned = (sum(f.level == kind for f, _ in found) for kind in ("bad", "warn"))
     counts = f"{count(failed, 'check').capitalize()} failed; {count(warned, 'warning')}."
     return {
-        **told(counts, errors_listed(case)),
+        **as_sentences(counts, errors_listed(case)),
         "level": "bad" if failed else "warn" if warned else "good",
         "reference": case.reference,
         "methods": [_method(case, name) for name in case.trees],
