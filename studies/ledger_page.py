@@ -1,7 +1,9 @@
 """The page of the ledger: `docs/ledger.md`, with its figures in `docs/ledger/`.
 
-python -m ardvark.studies.ledger_page               # write the page, and count the verdicts
-python -m ardvark.studies.ledger_page --figures     # draw the figures anew, too
+    python -m ardvark.studies.ledger_page               # write the page, and count the verdicts
+    python -m ardvark.studies.ledger_page --figures     # draw the figures anew, too
+
+A test compares the page with the data that it is made of.
 """
 
 from __future__ import annotations
