@@ -116,8 +116,8 @@ def evidence_findings(table: pd.DataFrame) -> list[Finding]:
         if others > 0:
             gaps.insert(0, f"{count(others, 'other estimate')} agree{'s' * (others == 1)} with it")
         level = "good" if others > 0 else "warn"
-        others = "; ".join(gaps) or "no other estimate to compare it with"
-        said.append(Finding(level, f"{value}; {others}."))
+        compared = "; ".join(gaps) or "no other estimate to compare it with"
+        said.append(Finding(level, f"{value}; {compared}."))
     return said
 
 
