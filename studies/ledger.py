@@ -23,8 +23,8 @@ row's own `ours` and `verdict` stand.
 
 A published error is a standard error (Qi04) or the sd of thirty cuts (Mir17). Where none is printed
 the paper's sd is taken to be ours; a single fit has the error of a count, where it is one. What is
-within two large errors is reproduced weakly: `Entry.weak`. `NOT_BLIND` names what was chosen with
-the published numbers in sight.
+within two large errors, or not significant as printed but by few partitions, is reproduced weakly:
+`Entry.weak`. `NOT_BLIND` names what was chosen with the published numbers in sight.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ VERDICTS = (
 )
 SIGMAS, CLOSE, SIGNIFICANT = 2.0, 0.02, 0.05
 WEAK = 0.5  # two standard errors as a share of the published number
+FEW = 10  # partitions, of which "not significant" says little
 NOT_BLIND = {  # study and experiments: what was chosen when the published numbers were known
     "qi2004 leukaemia/correlated518": "the start, by the published count of features",
     "qi2004 colon/*150*": "the start, by the published count of features",
@@ -93,7 +94,7 @@ class Entry(NamedTuple):
     protocol: str
     verdict: str
     why: str
-    weak: bool = False  # within two standard errors, which are more than half of the number
+    weak: bool = False  # reproduced within errors that would let nearly everything pass
     whole: bool | None = None  # as many partitions as the paper; None: nothing of a store
 
 
@@ -228,8 +229,10 @@ class Ledger:
         ours = (
             f"p = {tests[0]['p']:.2g}" if len(tests) == 1 else f"{sum(held)} of {len(tests)} hold"
         )
-        why = f"{told}. {row.why}".rstrip(" .")
-        return Entry(row, ours, f"{study}, {kind}, {least} partitions", verdict, why)
+        weak = verdict == "reproduced" and not expected and min(counts) < FEW
+        why = ("weakly: few could be significant. " if weak else "") + f"{told}. {row.why}"
+        protocol = f"{study}, {kind}, {least} partitions"
+        return Entry(row, ours, protocol, verdict, why.rstrip(" ."), weak)
 
 
 def _error_of_one_fit(one: Mapping[str, Any], name: str, value: float) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ardvark.diagnostics.storage.atomic import write_text
 from ardvark.studies.ledger import (
+    FEW,
     HERE,
     PAPERS,
     SIGNIFICANT,
@@ -48,7 +49,8 @@ Three things that a reader should know before counting:
 
 - **Weak rows.** Few partitions have large errors, and then nearly everything is within two of them:
   in {weak} of the {reproduced} reproduced rows two standard errors are more than half of the
-  published number. They say "weakly". Of {of_all} numbers read from a store, {whole} have as many
+  published number, or a test by fewer than {few} partitions is as little significant as the
+  paper's. They say "weakly". Of {of_all} numbers read from a store, {whole} have as many
   partitions as the paper.
 - **Not blind.** Some choices were made with the published numbers in sight: starts of Qi's gene
   paths near the published counts of features, and the units in which the lecture's regression
@@ -81,6 +83,7 @@ def page(ledger: Ledger) -> str:
         *_table(("verdict", "rows"), [(v, counts[v]) for v in VERDICTS]),
         RULE.format(
             weak=sum(entry.weak for entry in entries),
+            few=FEW,
             reproduced=counts["reproduced"],
             of_all=len(measured),
             whole=sum(measured),

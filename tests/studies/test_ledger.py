@@ -135,6 +135,13 @@ def test_within_large_errors_is_weakly_reproduced(tmp_path):
         assert ("weakly" in entry.why) is weak
 
 
+@pytest.mark.parametrize(("n", "weak"), [(25, False), (5, True)])
+def test_few_partitions_without_significance_say_little(tmp_path, n, weak):
+    claim = {"text": "a: b", "difference": 1.0, "error": 1.0, "n": n, "p": 0.4}
+    entry = ledger(tmp_path, [a_row("NS 0.17", "study claim: a: b")], {}, [claim]).entries[0]
+    assert entry.verdict == "reproduced" and entry.weak is weak and ("weakly" in entry.why) is weak
+
+
 def test_what_was_not_blind_says_so():
     told = {e.protocol for e in LEDGER.entries if "not blind" in e.protocol}
     for name in ("leukaemia/correlated518", "colon/random150", "sinc/", "friedman1/"):
