@@ -65,7 +65,10 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
         from ardvark.inference.sampled.run import fit_sampled  # numba: not for the others
 
         return fit_sampled(model, name, settings, run)
-    latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
+    wanted = {"auto": None, "sparse": True}.get(settings.space, False)
+    latent = read_model(
+        model, weights=settings.weights, predictor=settings.predictor, sparse=wanted
+    )
     hyper = default_hyper(latent) if settings.hyper is None else settings.hyper
     with progress(name, run.progressbar) as tick:
         if isinstance(hyper, Integrated):

@@ -61,7 +61,7 @@ class Laplace(MethodSettings, Approximation):
     max_iterations
         Newton steps before the fit is returned with `converged=False`.
     space
-        "weights", "functions", or "auto": the cheaper one.
+        "weights", "functions", "sparse", or "auto": the cheapest.
     corrected
         Take the mean of the weights to first order (third derivatives of the sites), not their
         mode: this moves `mean_vector`, `site_shift` and the draws. The covariance, the evidence
@@ -86,7 +86,7 @@ class Laplace(MethodSettings, Approximation):
         self, model: SiteModel, warm: GaussianFit | None = None, *, start: Array | None = None
     ) -> GaussianFit:
         """Gaussian posterior of `model`, searched from `start`, a `warm` fit or the prior mean."""
-        prior = Prior(model)
+        prior = model.prior()
         if start is None and warm is not None:
             start = np.where(prior.on, warm.posterior.mean, model.mean)
         state, iterations, decrement, stationary = self._search(prior, _begin(prior, start))
@@ -165,6 +165,8 @@ class Laplace(MethodSettings, Approximation):
 
     def evidence_gradient(self, model: SiteModel, fit: GaussianFit) -> Cotangents:
         """Adjoints of `fit.log_evidence`, exact: the mode moves with the hyperparameters."""
+        if model.sparse:
+            return _sparse_gradient(model, fit)
         posterior, prior = fit.posterior, fit.posterior.prior
         coupled = isinstance(model.sites, SoftmaxSites)  # then the posterior has rows of its own
         eta = model.predictor(posterior.mean) if coupled else posterior.eta_mean
@@ -197,6 +199,29 @@ class Laplace(MethodSettings, Approximation):
             site_first=eta_moved[None, :],
             site_second=0.5 * posterior.eta_variance[None, :],
         )
+
+
+def _sparse_gradient(model: SiteModel, fit: GaussianFit) -> Cotangents:
+    """The same of sparse rows, at their entries alone."""
+    from ardvark.inference.sparse.posterior import row_cotangents  # loads numba
+
+    posterior = fit.posterior
+    eta, none = posterior.eta_mean, np.zeros(0)
+    site = model.sites.derivatives(eta)
+    pull = _skewness_pull(model, posterior, eta, site)
+    rows, eta_moved = row_cotangents(posterior, site.first, site.second, pull)
+    return Cotangents(
+        mean=none,
+        precision=None,
+        covariance=None,
+        projection=none,
+        offset=rows.shift[-len(eta) :],
+        site_eta=eta[None, :],
+        site_value=np.ones((1, eta.size)),
+        site_first=eta_moved[None, :],
+        site_second=0.5 * posterior.eta_variance[None, :],
+        rows=rows,
+    )
 
 
 def _curvature(

@@ -81,7 +81,7 @@ class EP(MethodSettings, Approximation):
     max_sweeps
         Sweeps before the fit is returned with `converged=False`.
     space
-        "weights", "functions", or "auto": the cheaper one.
+        "weights", "functions", "sparse" (parallel updates), or "auto": the cheapest.
     """
 
     updates: str = "auto"
@@ -108,7 +108,7 @@ class EP(MethodSettings, Approximation):
 
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
         """Gaussian posterior of `model`, started from the sites of a `warm` fit or from none."""
-        prior = Prior(model)
+        prior = model.prior()
         if not prior.on.any() and not isinstance(model.sites, StepSites):
             return self._fit(prior, _known_rows(prior))
         start = _start(prior, warm)
@@ -119,8 +119,15 @@ class EP(MethodSettings, Approximation):
                 f"updates='sequential' needs sites of known families; these are "
                 f"{type(model.sites).__name__}. Use updates='parallel'."
             )
-        if sites is not None and (
-            self.updates == "sequential" or (self.updates == "auto" and settles)
+        if model.sparse and self.updates == "sequential":
+            raise InputError(
+                "updates='sequential' needs the covariance of all rows, which a sparse model does "
+                "not form. Use updates='parallel', or space='weights'."
+            )
+        if (
+            sites is not None
+            and not model.sparse
+            and (self.updates == "sequential" or (self.updates == "auto" and settles))
         ):
             return self._fit(prior, self._sequential(prior, sites, signed, start))
         settings = (self.damping, self.tolerance, self.max_sweeps, self.space)
@@ -223,6 +230,8 @@ class EP(MethodSettings, Approximation):
         """
         posterior = fit.posterior
         force = fit.site_shift - fit.site_precision * posterior.eta_mean  # r, d log Z / d offset
+        if model.sparse:
+            return _sparse_gradient(model, fit, force)
         deviation = posterior.mean - model.mean
         projection = np.outer(force, posterior.mean)
         projection -= fit.site_precision[:, None] * posterior.cross_covariance
@@ -245,6 +254,27 @@ class EP(MethodSettings, Approximation):
             site_first=np.zeros_like(share),
             site_second=np.zeros_like(share),
         )
+
+
+def _sparse_gradient(model: SiteModel, fit: GaussianFit, force: Array) -> Cotangents:
+    """The same of sparse rows, at their entries alone."""
+    from ardvark.inference.sparse.posterior import row_cotangents
+
+    rows, _ = row_cotangents(fit.posterior, force, -fit.site_precision)
+    eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
+    none = np.zeros(0)
+    return Cotangents(
+        mean=none,
+        precision=None,
+        covariance=None,
+        projection=none,
+        offset=force,
+        site_eta=eta,
+        site_value=share,
+        site_first=np.zeros_like(share),
+        site_second=np.zeros_like(share),
+        rows=rows,
+    )
 
 
 def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:

@@ -159,7 +159,8 @@ class Adjoint:
         reading = self.latent.reading
         inside = {*reading.weights, *(part.name for part in reading.rows)}
         terms = [term for name, term in reading.terms.items() if name not in inside]
-        total = sum((term.sum() for term in (*terms, *reading.excess)), pt.constant(0.0))
+        excess = self.latent.excess if self.latent.sparse else reading.excess
+        total = sum((term.sum() for term in (*terms, *excess)), pt.constant(0.0))
         gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
         return compile_graph(reading.theta, [total, *gradient])
 

@@ -6,7 +6,7 @@ The data are read at call time, so `pm.set_data` needs no new compilation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -24,6 +24,9 @@ from ardvark.inference.pymc_models.compile import (
 )
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
+
+if TYPE_CHECKING:
+    from ardvark.inference.graph.sparse import SparseReading
 
 __all__ = ["Compiled"]
 
@@ -47,6 +50,7 @@ class Compiled:
         starts = [0, *stops[:-1]]
         self.blocks = {n: slice(*ab) for n, *ab in zip(self.weights, starts, stops, strict=True)}
         self.n_weights: int = stops[-1]
+        self.sparse: SparseReading | None = None
 
     @built_once
     def _observed_value(self) -> Callable[[], Array]:
@@ -70,6 +74,20 @@ class Compiled:
     def _base(self) -> Callable[..., list[Array]]:
         params = [p for pair in self.reading.priors for p in pair]
         return compile_graph(self.reading.theta, clone_replace(params, self._at_zero()))
+
+    @built_once
+    def _base_sds(self) -> Callable[..., list[Array]]:
+        priors = dict(zip(self.weights, self.reading.priors, strict=True))
+        names = [part.name for part in self.reading.rows if part.kind == "prior"]
+        sds = clone_replace([priors[name][1] for name in names], self._at_zero())
+        return compile_graph(self.reading.theta, sds)
+
+    @property
+    def excess(self) -> list[Any]:
+        """What unnormalised priors have more than a Gaussian, without a dense matrix if it can."""
+        own = [r.excess for r in self.reading.rows_of_priors if r is not None]
+        known = [e for e in own if e is not None]
+        return known if len(known) == len(self.reading.excess) else self.reading.excess
 
     def _at_zero(self) -> dict[Any, Any]:
         named = zip(self.reading.w, self.weights, strict=True)
@@ -196,7 +214,7 @@ class Compiled:
         terms = self.reading.terms
         used = {*self.weights, *(part.name for part in self.reading.rows)}
         total = sum((terms[n].sum() for n in terms if n in used), pt.constant(0.0))
-        total -= sum(self.reading.excess, pt.constant(0.0))
+        total -= sum(self.excess if self.sparse else self.reading.excess, pt.constant(0.0))
         return compile_graph([*self.reading.w, *self.reading.theta], total)
 
 

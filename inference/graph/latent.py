@@ -18,6 +18,7 @@ from ardvark.inference.graph.adjoint import Adjoint
 from ardvark.inference.graph.compiled import Compiled
 from ardvark.inference.graph.conjugacy import GammaConditional, ard_precisions, gamma_conditionals
 from ardvark.inference.graph.parts import Reading, expression
+from ardvark.inference.graph.sparse import choose_sparse
 from ardvark.inference.known_sites.recognition import Group, recognise
 from ardvark.inference.pymc_models.compile import built_once
 from ardvark.inference.pymc_models.fingerprint import observed_values
@@ -46,8 +47,9 @@ class Chain(NamedTuple):
 class LatentGaussian(Compiled):
     """A model as Gaussian block times sites."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, sparse: bool | None = False) -> None:
         super().__init__(reading)
+        self.sparse = choose_sparse(self, sparse)
         self._known_map: tuple[list[Any], Array, Array] | None = None
         self._known_sites: tuple[list[Any], Sites] | None = None
         self._hint: Sites | None = None
@@ -74,6 +76,8 @@ class LatentGaussian(Compiled):
             lines.append(f"  {part.kind:<17} {part.name} ({what}) at {shown}")
         lines.append(f"  hyperparameters   {listed(self.hyper)}")
         lines += [f"    {name}: {reason}" for name, reason in reading.reasons.items()]
+        if self.sparse is not None:
+            lines.append(f"  sparse arrays     {self.sparse}")
         if reading.marginalised:
             lines.append(f"  drawn afterwards  {', '.join(reading.marginalised)}")
         return "\n".join(["LatentGaussian", *lines])
@@ -160,6 +164,8 @@ class LatentGaussian(Compiled):
 
     def at(self, theta: Theta | None = None) -> SiteModel:
         """Arrays of the latent Gaussian at natural-scale hyperparameters `theta`."""
+        if self.sparse is not None:
+            return self.sparse.at(theta)
         projection, offset = self.affine_map(theta)
         mean, precision, covariance = self.prior(theta)
         return SiteModel(
@@ -183,7 +189,9 @@ class LatentGaussian(Compiled):
         return known[1]
 
     def prior(self, theta: Theta | None = None) -> tuple[Array, Array | None, Array | None]:
-        """Prior mean with a diagonal precision, or with a dense covariance."""
+        """Prior mean with a diagonal precision, or with a dense covariance; sparse: the mean."""
+        if self.sparse is not None:
+            return self.sparse.at(theta).mean, None, None
         if self.chained:
             chain = self.chain(theta)
             return chain.mean, None, chain.covariance
@@ -232,6 +240,9 @@ class LatentGaussian(Compiled):
 
     def affine_map(self, theta: Theta | None = None) -> tuple[Array, Array]:
         """Projection A (N, d) and offset o (N,): eta = A w + o."""
+        if self.sparse is not None:
+            rows, shift, read = self.sparse.map_at(theta)
+            return rows[read.rows :], shift[read.rows :]
         data = [v.get_value() for v in self._eta_data]
         known = None
         if self._known_map is not None and not self._projection_depends:
@@ -293,12 +304,21 @@ class LatentGaussian(Compiled):
 
     def _groups(self, theta: Theta | None) -> list[Group]:
         """Rows by their origin; the sites of a prior were divided by its Gaussian base."""
-        variances = dict(zip(self.weights, self._own_priors(theta)[1], strict=True))
+        variances = self._base_variances(theta)
         slices = self.row_slices(theta)
         return [
             Group(slices[part.name], (0.0, variances[part.name]) if part.kind == "prior" else None)
             for part in self.reading.rows
         ]
+
+    def _base_variances(self, theta: Theta | None) -> dict[str, Array]:
+        """Variances of the bases of priors that are sites."""
+        names = [part.name for part in self.reading.rows if part.kind == "prior"]
+        sds = self._base_sds(*self.ordered(theta)) if names else []
+        return {
+            name: np.square(np.broadcast_to(np.asarray(sd, float), self.shapes[name]).ravel())
+            for name, sd in zip(names, sds, strict=True)
+        }
 
     def _softmax(self, log: Callable[[Array], Array], rows: int) -> SoftmaxSites:
         """Sites of a softmax over the predictors of each row, held against the graph's values."""
@@ -326,6 +346,8 @@ class LatentGaussian(Compiled):
 
     def eta_at(self, w: Array, theta: Theta | None = None) -> Array:
         """Predictor of the graph itself at weights (Q, d), no affine map."""
+        if self.sparse is not None:
+            return self.sparse.eta_at(w, theta)
         return np.asarray(self._eta_batch(w, *self.ordered(theta)))
 
     def log_density(self, w: Array, theta: Theta | None = None) -> float:
@@ -400,6 +422,8 @@ class LatentGaussian(Compiled):
 
     def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:
         """Gradient in θ from the adjoint of a function of the arrays."""
+        if self.sparse is not None:
+            return self.sparse.pull(theta, cotangents)
         return self.adjoint.pull(theta, cotangents)
 
     @built_once

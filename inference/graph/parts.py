@@ -85,6 +85,7 @@ class Reading:
     terms: dict[str, Any]  # the model's own log density, by variable
     start: dict[str, Array]  # support points of the free variables
     lines: dict[str, Line]  # blocks that live on another scale than the graph's
+    rows_of_priors: list[Any]  # `PriorRows` of blocks whose precision is sparse, or None
     excess: list[Any]  # what unnormalised priors of blocks have more than a Gaussian, in θ alone
 
 

@@ -35,13 +35,19 @@ from ardvark.inference.graph.verify import verify
 from ardvark.inference.pymc_models.compile import kept_with, named_tensor
 from ardvark.inference.pymc_models.own import as_pymc
 from ardvark.inference.pytensor_graphs.affine import depends
+from ardvark.inference.pytensor_graphs.prior_rows import PriorRows, own_params, prior_rows
 from ardvark.inference.pytensor_graphs.rebuild import by_row, narrow, rebuilt
+from ardvark.models.card import card_of
 
 __all__ = ["read_model"]
 
 
 def read_model(
-    model: Any, *, weights: str | Sequence[str] | None = None, predictor: str | None = None
+    model: Any,
+    *,
+    weights: str | Sequence[str] | None = None,
+    predictor: str | None = None,
+    sparse: bool | None = False,
 ) -> LatentGaussian:
     """Read `model` as a latent Gaussian; the reading is kept with the model and used again.
 
@@ -56,6 +62,9 @@ def read_model(
         that is a site over a Gaussian, that enters the predictor affinely.
     predictor : str, optional
         Name of the variable through which the weights reach the likelihood. Default: it is found.
+    sparse : bool, optional
+        True: sparse arrays of many weights, of which each row holds a few. False: dense ones, which
+        samplers and exact methods need. None: whichever a fit by Laplace() or EP() would take.
 
     Raises
     ------
@@ -73,11 +82,12 @@ def read_model(
     lengths = tuple(sorted((d, len(model.coords[d])) for d in _free_dims(model)))
 
     def read() -> LatentGaussian:
-        latent = LatentGaussian(_read(model, names, predictor))
+        wanted = False if sparse is None and card_of(model) is not None else sparse
+        latent = LatentGaussian(_read(model, names, predictor), wanted)
         verify(latent)
         return latent
 
-    return kept_with(model, ("reading", names, predictor, lengths), read)
+    return kept_with(model, ("reading", names, predictor, lengths, sparse), read)
 
 
 def _as_names(weights: Any) -> tuple[str, ...]:
@@ -153,6 +163,7 @@ class _Taken:
             terms=self._log_density_terms(),
             start=self.start,
             lines={},
+            rows_of_priors=self._prior_rows(),
             excess=[base.excess for base in bases if base.excess is not None],
         )
         return self._on_lines(reading)
@@ -174,6 +185,15 @@ class _Taken:
             shape = tuple(self.start[rv.name].shape)
             bases.append(base_of(rv, own, self.free, shape, at_zero))
         return bases
+
+    def _prior_rows(self) -> list[PriorRows | None]:
+        members = self.found.members
+        params = [own_params(rv) for rv in members]
+        flat = iter(self.in_values([p for some in params for p in some]))
+        return [
+            prior_rows(rv, [next(flat) for _ in some], self.free[rv], self.start[rv.name].shape)
+            for rv, some in zip(members, params, strict=True)
+        ]
 
     def _rows(self, part: Part, ws: list[Any]) -> Rows:
         eta = part.predictor
@@ -265,6 +285,10 @@ def _moved(reading: Reading, natural: Any, back: Any, name: str, line: Line) -> 
     eta, cut = put([reading.eta, reading.cut])
     terms = dict(zip(reading.terms, put(list(reading.terms.values())), strict=True))
     flat = put([p for pair in reading.priors for p in pair])
+    own = [
+        None if rows is None else rows._replace(residual=put([rows.residual])[0])
+        for rows in reading.rows_of_priors
+    ]
     return replace(
         reading,
         rows=rows,
@@ -273,6 +297,7 @@ def _moved(reading: Reading, natural: Any, back: Any, name: str, line: Line) -> 
         terms=terms,
         w=[line.free if w is natural else w for w in reading.w],
         priors=list(zip(flat[::2], flat[1::2], strict=True)),
+        rows_of_priors=own,
         lines={**reading.lines, name: line},
     )
 

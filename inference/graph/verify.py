@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg.lapack import dpocon, dpotrf
+from scipy.sparse.linalg import lsqr
 
 from ardvark.errors import UnreadableModel
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel
+from ardvark.inference.sites.posterior import condition
 
 __all__ = ["verify"]
 
@@ -30,9 +32,8 @@ def verify(latent: LatentGaussian) -> None:
     if not latent.reading.rows[0].coupled:  # what a softmax couples is held against its formula
         _separable(latent, theta, rng)
     site_model = latent.at(theta)
-    prior = Prior(site_model)
-    points = np.tile(site_model.mean, (_POINTS, 1))
-    points[:, prior.on] += prior.coloured(rng.standard_normal((_POINTS, int(prior.on.sum()))))
+    prior = site_model.prior()
+    points = _prior_points(site_model, prior, rng)
     eta = latent.eta_at(points, theta)
     _affine(latent, site_model.predictor(points), eta)
     if not np.isfinite(latent.log_sites(eta, theta)).all():
@@ -41,10 +42,23 @@ def verify(latent: LatentGaussian) -> None:
     _density(latent, theta, prior, points, eta)
 
 
+def _prior_points(site_model: SiteModel, prior: Prior, rng: np.random.Generator) -> Array:
+    """Random weights from the prior."""
+    if site_model.sparse:
+        nothing = np.zeros(len(site_model.offset))
+        return condition(prior, nothing, nothing).draws(_POINTS, rng)
+    points = np.tile(site_model.mean, (_POINTS, 1))
+    points[:, prior.on] += prior.coloured(rng.standard_normal((_POINTS, int(prior.on.sum()))))
+    return points
+
+
 def _towards_one(site_model: SiteModel, points: Array) -> Array:
     """Points near weights whose predictor is as near one as it can be."""
     aim = 1.0 - site_model.predictor(site_model.mean)
-    shift = np.linalg.lstsq(site_model.projection, aim, rcond=None)[0]
+    if site_model.sparse:
+        shift = lsqr(site_model.projection, aim)[0]
+    else:
+        shift = np.linalg.lstsq(site_model.projection, aim, rcond=None)[0]
     off = points - site_model.mean
     spread = np.abs(site_model.projection @ off.T).max()
     return np.asarray(site_model.mean + shift + 0.1 / max(spread, 0.1) * off)

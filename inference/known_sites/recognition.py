@@ -208,7 +208,12 @@ def _by_place(view: Values, claim: Callable[[Values, KnownSites, Array], None]) 
     """Families with a location: looked at where they have their own top."""
     far = view.centre + view.reach * np.array([-9.0, -2.5, 2.7, 10.0])[:, None]
     for solve in BY_PLACE:
-        claim(view, solve(view), far)
+        sites = solve(view)
+        # From far enough away a logit has a kink too: it is looked at closely.
+        mean, above, below = sites.table[:, :3].T
+        close = mean + np.array([[-1.0], [1.0]]) / (above + below)
+        kinked = (sites.code == DOUBLE_EXPONENTIAL) & np.isfinite(close).all(axis=0)
+        claim(view, sites, np.concatenate([far, np.where(kinked, close, far[:2])]))
 
 
 def _same(sites: KnownSites, view: Values) -> Rows:

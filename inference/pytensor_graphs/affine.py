@@ -64,6 +64,7 @@ _LINEAR_IN_FIRST = {
 }
 # Affine in one input at a time: products.
 _BILINEAR = {"Mul", "Dot", "Matmul", "BatchedDot", "Kron", "KroneckerProduct", "Outer"}
+_BILINEAR |= {"StructuredDot"}  # with a sparse matrix, which only a sparse reading evaluates
 # Affine in the second input if the first (the matrix) does not depend on the weights.
 _LINEAR_IN_SECOND = {"SolveTriangular", "CholeskySolve", "Solve"}
 # Affine in the branches if the condition does not depend on the weights.

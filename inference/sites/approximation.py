@@ -6,7 +6,7 @@ A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -85,6 +85,7 @@ class Cotangents(NamedTuple):
     site_value: Array
     site_first: Array
     site_second: Array
+    rows: Any = None  # `RowCotangents` of a sparse model, in place of all but the sites'
 
 
 class Approximation(Protocol):

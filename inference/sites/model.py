@@ -8,6 +8,7 @@ dense, and is never inverted here. `posterior.py` conditions it on Gaussian site
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
@@ -64,6 +65,15 @@ class SiteModel:
                 f"covariance must be ({weights}, {weights}); found {self.covariance.shape}"
             )
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the arrays are sparse (`sparse/model.py`)."""
+        return False
+
+    def prior(self) -> "Prior":
+        """The prior on the weights; a caller that asks it again and again keeps it."""
+        return Prior(self)
+
     def predictor(self, weights: Array) -> Array:
         """Eta of weights (..., d): (..., N)."""
         return weights @ self.projection.T + self.offset
@@ -72,7 +82,7 @@ class SiteModel:
         """Log p(t, w) at weights (..., d): normalised prior of the active ones, times sites."""
         eta = self.predictor(weights)
         rows = self.sites.log(eta.reshape(-1, eta.shape[-1])).reshape((*eta.shape[:-1], -1))
-        return np.asarray(rows.sum(axis=-1) + Prior(self).log_density(weights))
+        return np.asarray(rows.sum(axis=-1) + self.prior().log_density(weights))
 
 
 class Prior:
@@ -88,6 +98,10 @@ class Prior:
         self.mean = model.mean[self.on]
         self.projection = model.projection if self.on.all() else model.projection[:, self.on]
         self.eta_mean = model.predictor(model.mean) if model.mean.any() else model.offset
+
+    def conditioned(self, site_precision: Array, site_shift: Array) -> Any:
+        """The posterior of a prior that has an algebra of its own; see `posterior.condition`."""
+        raise NotImplementedError
 
     @cached_property
     def factor(self) -> Array:

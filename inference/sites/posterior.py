@@ -34,7 +34,7 @@ from ardvark.inference.sites.softmax import SoftmaxSites
 
 __all__ = ["SPACES", "FunctionPosterior", "Posterior", "condition"]
 
-SPACES = ("auto", "weights", "functions")
+SPACES = ("auto", "weights", "functions", "sparse")
 INDEFINITE = (
     "the posterior precision is not positive definite: the sites' negative precisions outweigh "
     "prior and data. Start nearer to a mode, use a tighter prior, or a log-concave likelihood."
@@ -59,12 +59,18 @@ def condition(
     site_precision, site_shift
         Natural parameters: site(eta) is proportional to exp(-tau eta^2 / 2 + nu eta).
     space
-        "weights", "functions", or "auto": the smaller of the two.
+        "weights", "functions", or "auto": the smaller of the two. A sparse model has a space of
+        its own, whatever is asked.
     """
     if isinstance(prior, SiteModel):
-        prior = Prior(prior)
+        prior = prior.prior()
     if space not in SPACES:
         raise ValueError(f"space must be one of {', '.join(SPACES)}; found {space!r}")
+    if prior.model.sparse:
+        own: Posterior = prior.conditioned(site_precision, site_shift)
+        return own
+    if space == "sparse":
+        raise ValueError("space='sparse' needs a SparseModel; this one has dense arrays")
     if isinstance(prior.model.sites, SoftmaxSites):
         prior, site_precision, site_shift = prior.model.sites.decoupled(
             prior, site_precision, site_shift

@@ -171,6 +171,19 @@ def test_a_hint_saves_evaluations_and_changes_nothing():
     assert count_calls(unknown) == (None, 1)
 
 
+def test_a_hint_of_heavy_tails_does_not_give_a_logit_a_kink():
+    """Rows without a top were followed outwards until a logit looked like a double exponential."""
+
+    def log_site(eta):
+        return np.where(np.arange(N) < 10, stats.t.logpdf(eta, 5.0), log_expit(SIGN * eta))
+
+    cold = recognise(log_site, N)
+    warm = recognise(log_site, N, hint=cold)
+    assert set(cold.code) == {kernels.STUDENT, kernels.LOGISTIC}
+    np.testing.assert_array_equal(warm.code, cold.code)
+    np.testing.assert_allclose(warm.table, cold.table, rtol=1e-6, atol=1e-9)
+
+
 # Groups ---------------------------------------------------------------------------------------
 
 HALF = N // 2
