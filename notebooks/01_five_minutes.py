@@ -16,8 +16,8 @@
 #
 # **How do I fit a model, see what matters in it, and learn whether the fast answer is right?**
 #
-# A data set, a sparse model, a fast approximation, and a sampler that says whether the
-# approximation can be trusted. Set `ARDVARK_FAST=1` for a quick run with few draws.
+# We fit a sparse model to a data set by a fast approximation, and then by a sampler that shows
+# whether the approximation can be trusted. Set `ARDVARK_FAST=1` for a quick run with few draws.
 
 # %%
 import os
@@ -35,8 +35,8 @@ settings = {"draws": draws, "chains": chains, "random_seed": 1, "progressbar": F
 # %% [markdown]
 # ## The data
 #
-# Wisconsin breast cancer: 569 biopsies, 30 measurements each. The model's prior is meant for inputs
-# of unit scale; nothing is rescaled behind your back, so we ask for it.
+# Wisconsin breast cancer has 569 biopsies with 30 measurements each. The model's prior is meant for
+# inputs of unit scale. Nothing is rescaled automatically, so we standardise the inputs.
 
 # %%
 data = av.standardise(av.load("wdbc"))
@@ -55,7 +55,7 @@ model
 # %% [markdown]
 # ## Laplace: a second or two
 #
-# The precisions are set by maximising the evidence, the weights get a Gaussian at their mode.
+# The precisions are set by maximising the evidence, and the weights get a Gaussian at their mode.
 
 # %%
 laplace = av.fit(model, av.Laplace(hyper=av.Evidence()), **settings)
@@ -70,8 +70,8 @@ av.relevance(laplace).sort_values("rank").head(8)
 # %% [markdown]
 # ## NUTS at the same precisions: is the Gaussian right?
 #
-# Like with like: an approximation at given precisions is judged by the sampler at the *same*
-# precisions. What is lost by not integrating them out is another question, and another column.
+# An approximation at given precisions is compared with the sampler at the *same* precisions. What
+# is lost by not integrating them out is another question, and has another column.
 
 # %%
 nuts = av.fit(model, av.NUTS(hyper=av.Fixed(laplace)), **settings)
@@ -99,8 +99,9 @@ av.report(results, "five_minutes.html", model=model, data=data)
 # %% [markdown]
 # ## Your own model
 #
-# Any `pm.Model` with Gaussian weights, a predictor that is affine in them and a likelihood that
-# looks at each row alone will do, whatever its variables are called. Here: counts.
+# Any `pm.Model` with Gaussian weights, a predictor that is affine in them and a likelihood that is
+# independent between rows can be fitted, whatever its variables are called. Here the outcomes are
+# counts.
 
 # %%
 rng = np.random.default_rng(1)
@@ -121,7 +122,7 @@ mine = {
 av.compare(mine, reference="nuts").T
 
 # %% [markdown]
-# What was read from the graph can be looked at:
+# `av.read_model` shows what was found in the graph:
 
 # %%
 av.read_model(my_model, predictor="log_rate")
@@ -129,9 +130,9 @@ av.read_model(my_model, predictor="log_rate")
 # %% [markdown]
 # ## To remember
 #
-# - `av.fit` gives an ArviZ tree, whatever the method; `av.relevance` ranks the inputs.
-# - Compare an approximation with a reference *at the same hyperparameters*, then ask what fixing
-#   them costs.
-# - Errors are in posterior sds: 0.1 cannot be seen, 0.25 is a failure. `av.report` writes it all
-#   down.
-# - Your own `pm.Model` is read as it stands; `av.read_model` shows what was found.
+# - `av.fit` returns an ArviZ tree, whatever the method; `av.relevance` ranks the inputs.
+# - Compare an approximation with a reference *at the same hyperparameters*; then ask what it costs
+#   to hold them fixed.
+# - Errors are in posterior sds: 0.1 can hardly be seen in a plot, 0.25 is a failure. `av.report`
+#   writes all of this down.
+# - Your own `pm.Model` can be fitted as it stands; `av.read_model` shows what was found.

@@ -16,9 +16,9 @@
 #
 # **When is EP as good as exact, when is it not, and what does it give for free?**
 #
-# One probit graph: EP, Laplace, exact independent draws, and at the end leave-one-out three ways.
-# At fixed precisions the exact posterior of a probit model is a unified skew-normal,
-# so there is no need to trust a Markov chain here.
+# One probit model is fitted by EP, by Laplace and by exact independent draws, and at the end
+# leave-one-out is computed in three ways. At fixed precisions the exact posterior of a probit model
+# is a unified skew-normal, so no Markov chain is needed here.
 
 # %%
 import os
@@ -45,7 +45,7 @@ columns = ["worst_mean_error", "worst_sd_ratio", "khat", "log_evidence", "second
 av.compare(trees, reference="exact", detail=True)[columns]
 
 # %% [markdown]
-# The means of Laplace are those of the mode: too small, row after row. EP matches moments.
+# Laplace takes the mode for the mean, and its means are all too small. EP matches moments.
 
 # %%
 sd = exact["posterior"].w.std(("chain", "draw"))
@@ -61,9 +61,8 @@ axis.legend()
 # %% [markdown]
 # ## Where EP is wrong: separable data under a wide prior
 #
-# One input that separates the classes. As the prior widens the posterior becomes a wedge with a
-# long tail, and no Gaussian is near it. The exact evidence is one number; EP's and Laplace's
-# drift away from it.
+# One input separates the classes. As the prior widens the posterior gets a long tail on one side,
+# and no Gaussian is close to it. The log evidence of EP and Laplace moves away from the exact one.
 
 # %%
 x = np.concatenate([-rng.uniform(0.3, 2, 10), rng.uniform(0.3, 2, 10)])[:, None]
@@ -82,8 +81,8 @@ for alpha, (by_ep, by_laplace, truth) in rows.items():
 # %% [markdown]
 # ## Leave-one-out three ways
 #
-# EP's cavities give p(t_n | the rest) at no cost. Against it: PSIS-LOO from the exact draws, and
-# brute force (the model fitted again without each row).
+# EP's cavities give p(t_n | the rest) without refitting. We compare them with PSIS-LOO from the
+# exact draws, and with the model fitted again without each row.
 
 # %%
 import arviz_stats
@@ -111,9 +110,9 @@ for name, estimate in {"EP cavity": by_cavity, "PSIS": by_psis}.items():
 # %% [markdown]
 # ## Predictive ARD
 #
-# The evidence walks a path of models; leave-one-out chooses a step of it. On separable data the
-# evidence goes on pruning when the leave-one-out error has long been zero: the path below starts
-# with all inputs, and the dotted line is the step that predictive ARD takes.
+# Maximising the evidence gives a path of models, and leave-one-out chooses a step of it. On
+# separable data the evidence goes on pruning after the leave-one-out error has become zero. The
+# path below starts with all inputs, and the dotted line is the step that predictive ARD takes.
 
 # %%
 graph = av.models.ard_classification(X, t)
@@ -127,7 +126,7 @@ _ = axes[-1].set_xlim(0, 200)  # what follows are small steps at the same place
 # ## To remember
 #
 # - EP matches means and sds of a probit posterior where Laplace is off by up to an sd.
-# - Separable data under a wide prior are where its evidence is off by tenths of a nat. So is
-#   Laplace's, and neither is visibly wrong: `fit` warns.
-# - Leave-one-out from the cavities costs nothing and is close to really leaving rows out.
-# - Predictive ARD takes a step of the evidence's own path, the one of the best leave-one-out.
+# - On separable data under a wide prior its log evidence is off by tenths of a nat, and so is
+#   Laplace's. This cannot be seen from the fit alone, so `fit` warns.
+# - Leave-one-out from the cavities needs no refits, and is close to refitting without each row.
+# - Predictive ARD takes the step of the evidence's path that has the best leave-one-out score.

@@ -16,9 +16,9 @@
 #
 # **Where do approximations fail, and does anything say so before a sampler has run?**
 #
-# Four posteriors that are not Gaussian, each by the methods that would be used in practice, each
-# held against draws that can be trusted. The question is not whether an approximation fails
-# but whether it can be seen *without* knowing the answer: k-hat needs no reference.
+# Four posteriors that are not Gaussian are fitted by the methods that one would use in practice,
+# and compared with exact draws. The question is not whether an approximation fails, but whether one
+# can see it *without* knowing the answer. k-hat needs no reference.
 
 # %%
 import os
@@ -36,8 +36,8 @@ columns = ["worst_mean_error", "worst_sd_ratio", "wasserstein", "wasserstein_nul
 # %% [markdown]
 # ## 1. Separable classes
 #
-# No row is on the wrong side of a plane, so the likelihood rises for ever along one direction and
-# only the prior ends it. The posterior is a wedge: its mode is at the edge of its mass.
+# A plane separates the classes, so the likelihood keeps rising along one direction and only the
+# prior limits it. The posterior is skewed, and its mode lies at the edge of its mass.
 
 # %%
 rng = np.random.default_rng(1)
@@ -57,14 +57,14 @@ axis.set_title("weight of x0")
 axis.legend()
 
 # %% [markdown]
-# Laplace sits on the mode, a whole sd from the mean. EP has the means right, and an sd 15 % short
-# where it is worst: the shape is not its own. Mean-field VB is surest and most wrong. k-hat puts
-# the three in this order before any sampler has run.
+# Laplace sits on the mode, a whole sd from the mean. EP has the right means; its worst sd is 15 %
+# too small, since the posterior is not Gaussian. Mean-field VB has the smallest sds and the largest
+# errors. k-hat puts the three in this order before any sampler has run.
 #
 # ## 2. Many more inputs than rows
 #
-# Twelve rows, 200 inputs, one precision for all weights: each weight alone is hardly known, but
-# their sum at the rows is.
+# There are twelve rows, 200 inputs and one precision for all weights. Each weight alone is hardly
+# determined, but the predictors of the rows are.
 
 # %%
 X = rng.normal(size=(12, 200)) / np.sqrt(200)
@@ -74,9 +74,9 @@ trees = {name: av.fit(wide, name, **settings) for name in ("laplace", "ep", "vb"
 av.compare(trees, reference="exact", detail=True)[columns]
 
 # %% [markdown]
-# Weight by weight little is wrong with any of them (the worst of 201 is off by a quarter of an sd):
-# where the data say little, every method gives the prior back. Together the weights are wrong all
-# the same: the likelihood sees the N predictors only, and k-hat looks there.
+# Each weight alone is nearly right under every method (the worst of 201 is off by a quarter of an
+# sd): where the data say little, every method returns the prior. Jointly the weights are wrong all
+# the same. The likelihood depends on the N predictors only, and that is where k-hat looks.
 
 
 # %%
@@ -90,8 +90,9 @@ axis.legend()
 # %% [markdown]
 # ## 3. Two modes
 #
-# A regression with heavy tails through two groups of rows that contradict each other. Either
-# group may be the outliers: two modes. A Gaussian at one of them knows nothing of the other.
+# A regression with heavy tails passes through two groups of rows that contradict each other. Either
+# group may be the outliers, so there are two modes. A Gaussian at one of them does not know the
+# other.
 
 # %%
 x = np.repeat([-1.0, 1.0], 8)[:, None] + 0.05 * rng.normal(size=(16, 1))
@@ -117,9 +118,9 @@ print(f"Laplace sits where {inside:.0%} of the mass is")
 print({key: laplace.attrs.get(key) for key in ("converged", "problems", "caution")})
 
 # %% [markdown]
-# k-hat is computed from draws of the approximation itself, so a mode that it never visits is a
-# mode that k-hat hardly sees. What it says here is that the tails are heavy, not that half of the
-# mass is elsewhere. Only a reference that visits both modes, or a second start, shows that:
+# k-hat is computed from draws of the approximation, so it hardly sees a mode that the approximation
+# never visits. What it says here is that the tails are heavy, not that half of the mass is
+# elsewhere. Only a reference that visits both modes, or a second start, shows that:
 
 # %%
 av.compare({"laplace": laplace}, reference="laplace")[["khat"]]
@@ -127,9 +128,9 @@ av.compare({"laplace": laplace}, reference="laplace")[["khat"]]
 # %% [markdown]
 # ## 4. Hyperparameters held at one value
 #
-# The last failure is not one of the Gaussian at all. At given precisions Laplace may be perfect,
-# and still be far from the posterior that integrates the precisions out. The two columns of the
-# report keep these apart: the error of the approximation, and the price of fixing.
+# The last failure does not come from the Gaussian. At given precisions Laplace may be exact, and
+# still be far from the posterior that integrates the precisions out. Two columns of the report keep
+# these apart: the error of the approximation, and the cost of fixing the hyperparameters.
 
 # %%
 X = rng.normal(size=(25, 4))
@@ -144,14 +145,14 @@ av.compare(trees, reference=["same", "full"], detail=True).loc[
 ]
 
 # %% [markdown]
-# Against the same hyperparameters the Gaussian is exact. Against the full posterior the weights
-# that evidence switched off have no spread at all, where the truth has some: no error of the
-# approximation, but a price.
+# At the same hyperparameters the Gaussian is exact. In the full posterior, the weights that were
+# pruned do have a spread, and the approximation has none. This is not an error of the
+# approximation, but the cost of fixing the hyperparameters.
 
 # %% [markdown]
 # ## To remember
 #
-# - k-hat orders the approximations rightly without any reference, and looks at all weights
+# - k-hat ranks the approximations correctly without any reference, and looks at all weights
 #   jointly.
 # - It does not see a mode that the approximation never visits: use a second start, or a sampler.
 # - An approximation can be exact given the hyperparameters and still far from the posterior that

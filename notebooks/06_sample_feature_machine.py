@@ -17,9 +17,10 @@
 # **Which samples and which features does a problem need, and what does mean-field independence
 # cost?**
 #
-# A kernel around each sample, for each feature by itself; one weight per sample, one per feature,
-# a precision for every one of them. Mean-field VB finds both supports. Then: what its
-# independence costs, against NUTS.
+# The model has a kernel around each sample for each feature, one weight for each sample and one for
+# each feature, and a precision for every weight. Mean-field VB finds which samples and which
+# features are needed. At the end we compare it with NUTS, to see what its assumption of
+# independence costs.
 
 # %%
 import os
@@ -35,8 +36,8 @@ n = 60 if fast else 100
 # %% [markdown]
 # ## 2D-sin: two inputs of ten matter
 #
-# t = sin(x0) + x1/10 + noise of sd 1, and eight inputs that are noise. The gamma comes from
-# 100 validation rows, as in the paper, or from the bound alone.
+# t = sin(x0) + x1/10 + noise of sd 1, and the eight other inputs are noise. gamma is chosen on 100
+# validation rows, as in the paper, or by the lower bound alone.
 
 # %%
 data = av.load("sin2d", n=n, n_test=2100, seed=1)
@@ -60,8 +61,8 @@ for name, fit in {"VB": tree, "RSFM": rsfm}.items():
     print(name, "mean square error", np.mean((mean - t[test]) ** 2).round(3), "(noise alone: 1)")
 
 # %% [markdown]
-# Weights by themselves mean nothing, since (c w, lam / c) is the same function. Whether one is in
-# the model does, and so do the products: a map of samples and features.
+# Single weights are not identified, since (c w, lam / c) is the same function. Whether a weight is
+# in the model is, and so are the products: a map of samples and features.
 
 # %%
 av.relevance(tree)
@@ -83,8 +84,8 @@ figure.colorbar(shown)
 # %% [markdown]
 # ## The bound
 #
-# No step lowers it. Where weights leave, the model is a smaller one and the bound another one's:
-# these are the jumps, and that is why ends are compared by the bound of the whole model
+# No step lowers the bound. When weights are pruned the model becomes smaller and has another bound,
+# which gives the jumps. Different starts are therefore compared by the bound of the whole model
 # (`elbo_whole`).
 
 # %%
@@ -112,9 +113,9 @@ av.relevance(found).query("inclusion > 0")
 # %% [markdown]
 # ## What independence costs
 #
-# NUTS needs a proper hyperprior, few weights and small steps: 20 samples, 2 features. The same
-# prior for VB, and nothing pruned. The two are compared by products and by predictions,
-# never by raw weights.
+# NUTS needs a proper hyperprior, few weights and small steps: we take 20 samples and 2 features. VB
+# gets the same prior, and nothing is pruned. The two are compared by products and by predictions,
+# not by single weights.
 
 # %%
 rng = np.random.default_rng(3)
@@ -155,14 +156,14 @@ axis.set_ylabel("under VB")
 print("median of the ratio", np.median(sds["vb"] / sds["nuts"]).round(2))
 
 # %% [markdown]
-# The functions are the same; the products' sds are about half of NUTS's, since w and lam
-# compensate for each other and a mean field cannot know it.
+# The functions agree. The sds of the products under VB are about half of those of NUTS, since w and
+# lam compensate for each other and a mean field cannot represent that.
 
 # %% [markdown]
 # ## To remember
 #
-# - Weights of samples and features mean something only as products.
-# - Ends of the search are compared by the bound of the whole model, not of what was left.
-# - Choose gamma by validation rows or folds; the bound takes kernels that are too narrow.
-# - Predictions of the mean field are right where sds of single products are about half of what
+# - Only products of the weights of samples and features are identified.
+# - Compare different starts by the bound of the whole model, not of what was left after pruning.
+# - Choose gamma by validation rows or folds; the bound prefers kernels that are too narrow.
+# - The mean-field predictions are right, though the sds of single products are about half of what
 #   they should be.

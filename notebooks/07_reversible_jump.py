@@ -16,10 +16,10 @@
 #
 # **Which subsets of the inputs are probable, and what does "relevant" mean?**
 #
-# A chain that adds, deletes and exchanges inputs has a posterior over *subsets* of them. First it
-# is held against enumeration; then come the wine data under the RBF mixture of Syk00, with all
-# labels and with 30 % of them removed; then inputs that stand in for each other; and at the end
-# what "relevant" means to a joint and to a conditional density.
+# A Markov chain that adds, deletes and exchanges inputs samples the posterior over *subsets* of
+# them. We first compare it with enumeration. Then come the wine data under the RBF mixture of
+# Sykacek (2000), with all labels and with 30 % of them removed; then inputs that can replace each
+# other; and at the end what "relevant" means under a joint and under a conditional density.
 
 # %%
 import os
@@ -40,7 +40,7 @@ options = {"draws": 250, "random_seed": 1, "progressbar": False}
 # ## Enumeration against the sampler
 #
 # A regression on eight inputs has 256 subsets, each with its evidence in closed form up to one
-# integral. The chain has seen most of them; errors are Monte Carlo errors.
+# integral. The chain has visited most of them. Error bars are Monte Carlo errors.
 
 # %%
 rng = np.random.default_rng(1)
@@ -65,15 +65,16 @@ axis.set_xlabel("P(subset | t), all 256 enumerated")
 axis.set_ylabel("share of sweeps")
 
 # %% [markdown]
-# Subsets that no sweep has visited have no point. To the left of the dotted line, at ten expected
-# visits, those that were visited are the lucky ones: they lie above the diagonal, as they must.
+# Subsets that were never visited have no point. To the left of the dotted line, which is at ten
+# expected visits, the subsets that were visited at all were visited by luck, so their points lie
+# above the diagonal.
 
 # %% [markdown]
 # ## Wine: three classes, 13 inputs
 #
-# Class-conditional mixtures of three shared kernels. Inputs outside the subset have a background
-# density that knows nothing of the classes. Chains start far apart; what brings them together are
-# leaps to allocations that any of them has found.
+# The model is a class-conditional mixture of three shared kernels. Inputs outside the subset have a
+# background density that does not depend on the class. Chains start far apart; jumps to allocations
+# that any chain has found bring them together.
 
 # %%
 wine = av.load("wine")
@@ -106,13 +107,14 @@ axis.set_ylim(0, 1.2)  # room for the legend above the bars
 axis.legend(loc="upper center", ncols=2)
 
 # %% [markdown]
-# Rows without a label still tell where the kernels are, so little is lost.
+# Rows without a label still show where the kernels are, so little is lost.
 
 # %% [markdown]
 # ## Inputs that stand in for each other
 #
-# Two copies of one signal with a little noise: either will do, and hardly ever both. The inclusion
-# of each alone would hide that one of them is needed. `replacements` finds the pair.
+# Two inputs are copies of one signal with a little noise. Either is enough, and both are hardly
+# ever included. The inclusion probability of each alone would hide that one of them is needed.
+# `replacements` finds the pair.
 
 # %%
 signal = rng.normal(size=100)
@@ -130,11 +132,11 @@ print(rates.to_series().round(3).to_string())
 # %% [markdown]
 # ## What relevance means
 #
-# The labels below depend on x2, a little. x0 and x1 depend on each other. To the density of inputs
-# *and* labels x0 and x1 are relevant, for together they are described better than apart. Under
-# P(t | x), `target="conditional"`, only what tells the classes apart counts. Its chains are HMC
-# within a subset and jumps between subsets. For three inputs and 60 rows the evidence of each
-# subset is also a mean over draws from the prior: the two routes to the conditional answer agree.
+# The labels below depend weakly on x2, and x0 and x1 depend on each other. For the density of
+# inputs *and* labels x0 and x1 are relevant, because they are described better together than apart.
+# Under P(t | x), `target="conditional"`, only inputs that separate the classes count. Its chains
+# use HMC within a subset and jumps between subsets. For three inputs and 60 rows the evidence of
+# each subset can also be estimated by draws from the prior; the two agree.
 
 # %%
 X = rng.normal(size=(60, 3))
@@ -155,9 +157,9 @@ print("by the prior", (found.probability * found.included).sum("subset").values.
 # %% [markdown]
 # ## To remember
 #
-# - Reversible jump gives probabilities of subsets with Monte Carlo errors; enumeration agrees
-#   within them where it can be made.
-# - Inputs that stand in for each other share their probability: look at pairs, not only at single
+# - Reversible jump gives probabilities of subsets with Monte Carlo errors, and agrees with
+#   enumeration within them.
+# - Inputs that can replace each other share their probability: look at pairs, not only at single
 #   inputs.
-# - A joint density of inputs and labels keeps what describes the inputs; `target="conditional"`
-#   keeps what tells the classes apart. The chain and draws from the prior agree on the latter.
+# - A joint density of inputs and labels keeps inputs that describe other inputs;
+#   `target="conditional"` keeps those that separate the classes.

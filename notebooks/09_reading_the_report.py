@@ -16,8 +16,8 @@
 #
 # **What does each sentence of a report rest on, and what does it not say?**
 #
-# `av.report` writes one HTML file and, beside it, every number of it as JSON. Each section opens
-# with a computed sentence; this notebook walks through these sentences, and says what each rests on
+# `av.report` writes one HTML file, and every number of it as JSON. Each section begins with a
+# computed sentence. This notebook goes through these sentences, and explains what each is based on
 # and what it does not say.
 
 # %%
@@ -43,9 +43,9 @@ data = av.load(
 model = av.models.ard_classification(data.X, data.t)
 
 # %% [markdown]
-# Three approximations, each with its own way to deal with the precisions, and two references: one
-# at the same precisions as Laplace (independent exact draws), one that integrates them out (a
-# Markov chain with EP's Gaussian as its proposal, exact all the same).
+# We fit three approximations, each with its own treatment of the precisions, and two references:
+# one at the same precisions as Laplace (independent exact draws), and one that integrates them out
+# (a Markov chain with proposals from EP and the exact posterior as its target).
 
 # %%
 laplace = av.fit(model, "laplace", **settings)
@@ -65,24 +65,25 @@ for section, part in numbers.items():
 # %% [markdown]
 # ## The verdict: two questions that are never mixed
 #
-# For each method: *is the approximation right, given the hyperparameters?* (against a reference at
-# the same ones) and *what does it cost to hold them at one value?* (against one that integrates
-# them out). A method that is perfect in the first can be far off in the second.
+# For each method there are two questions. *Is the approximation right, given the hyperparameters?*
+# (Compare with a reference at the same ones.) *What does it cost to hold them at one value?*
+# (Compare with a reference that integrates them out.) A method that is perfect in the first can be
+# far off in the second.
 
 # %%
 both = ["compares", "worst_mean_error", "worst_mean_error_at", "worst_sd_ratio", "khat"]
 av.compare(trees, reference=["exact", "full"], detail=True)[both]
 
 # %% [markdown]
-# An error is in units of the reference's posterior sd: 0.1 is invisible in a plot, 0.25 is a
-# failure. The largest of many errors is large by chance too, which is why the Monte Carlo error is
+# Errors are in units of the reference's posterior sd: 0.1 can hardly be seen in a plot, 0.25 is a
+# failure. The largest of many errors is large by chance too, so the Monte Carlo error is given
 # beside it.
 #
 # ## Can the reference be trusted?
 #
-# R-hat at most 1.01, at least 100 effective draws a chain in bulk and tails, no divergence. If that
-# fails, a red band covers everything that rests on it. Here it is made to fail: a chain that is far
-# too short.
+# The reference must have an R-hat of at most 1.01, at least 100 effective draws for each chain in
+# bulk and tails, and no divergence. If it fails, a red band covers everything that depends on it.
+# Here we make it fail with a chain that is far too short.
 
 # %%
 with warnings.catch_warnings():
@@ -98,9 +99,9 @@ print("a red band on the page:", "Not trustworthy as a reference" in Path(bad).r
 # %% [markdown]
 # ## Which inputs matter?
 #
-# The same question to every method, aligned by the name of the input. Evidence switches inputs off
-# altogether; a posterior that integrates the precisions never does. Look at the groups of
-# correlated inputs before you believe in the one that was kept.
+# Every method answers the same question, aligned by the name of the input. `Evidence` prunes
+# inputs; a posterior that integrates the precisions never does. Look at the groups of correlated
+# inputs before you rely on the one that was kept.
 
 # %%
 av.diagnostics.compare_relevance(trees)
@@ -119,6 +120,7 @@ av.plot.relevance(trees)
 # %% [markdown]
 # ## To remember
 #
-# - Two questions, two references, two columns: error and price.
-# - A reference that fails its own checks makes every difference below it meaningless.
-# - Read groups of correlated inputs before single ones.
+# - There are two questions, with two references and two columns: the error of the approximation,
+#   and the cost of fixed hyperparameters.
+# - If a reference fails its own checks, differences from it mean nothing.
+# - Look at groups of correlated inputs before single ones.

@@ -16,11 +16,11 @@
 #
 # **Can a model that I wrote in PyMC or bambi be fitted as it stands, and how good is the answer?**
 #
-# Nothing needs to be rewritten for Ardvark. A `pm.Model`, or a model of bambi, is read as it
-# stands: which variables are jointly Gaussian, which expression of them is the predictor, and what
-# the likelihood of each row is. All else are hyperparameters θ, and they are integrated out under
-# the priors that you wrote. Here are five models, each by EP and by Laplace with θ integrated,
-# beside NUTS.
+# Nothing needs to be rewritten for Ardvark. It finds in a `pm.Model`, or in a bambi model, which
+# variables are jointly Gaussian, which expression is the linear predictor, and what the likelihood
+# of each row is. All other variables are hyperparameters θ, and are integrated out under the priors
+# that you wrote. Here are five models, each fitted by EP and by Laplace with θ integrated out, and
+# by NUTS.
 
 # %%
 import os
@@ -43,7 +43,7 @@ warnings.simplefilter("ignore", av.errors.AccuracyWarning)  # read below, as `ca
 # %% [markdown]
 # ## Eight schools
 #
-# Centred, as the book has it: NUTS would rather have it otherwise, and here it does not matter.
+# The model is centred, which NUTS does not like. Here it makes no difference.
 
 # %%
 effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -65,7 +65,8 @@ trees = {
 av.compare(trees, reference="nuts", detail=True)[columns]
 
 # %% [markdown]
-# p(τ | t): the weighted nodes, and the draws of NUTS. Quadrature gives mu 4.40 ± 3.32, tau 3.59.
+# The plot shows p(τ | t): the weighted nodes, and the draws of NUTS. Quadrature gives mu 4.40 ±
+# 3.32, tau 3.59.
 
 # %%
 axes = av.plot.hyperparameters({"ep": trees["ep"], "nuts": trees["nuts"]}, names=["tau"])
@@ -73,8 +74,8 @@ axes = av.plot.hyperparameters({"ep": trees["ep"], "nuts": trees["nuts"]}, names
 # %% [markdown]
 # ## Radon: houses in counties
 #
-# Intercepts of the counties have a mean, which is a weight, and a spread, which is a hyperparameter
-# like the noise.
+# The intercepts of the counties have a mean, which is a weight, and an sd, which is a
+# hyperparameter like the noise.
 
 # %%
 rng = np.random.default_rng(7)
@@ -99,7 +100,7 @@ av.compare(trees, reference="nuts", detail=True)[columns]
 # %% [markdown]
 # ## A generalised linear mixed model of bambi
 #
-# `av.fit` takes the bambi model itself, and `predict` of bambi takes the tree.
+# `av.fit` takes the bambi model itself, and bambi's `predict` takes the tree.
 
 # %%
 group = np.repeat([f"g{k}" for k in range(12)], 8)
@@ -116,7 +117,7 @@ trees = {
 av.compare(trees, reference="nuts", detail=True)[columns]
 
 # %% [markdown]
-# Laplace's mode is not the mean. It says so itself, and by how much:
+# The mode of Laplace is not the mean. The fit estimates by how much:
 
 # %%
 print(trees["laplace"].attrs["caution"])
@@ -148,8 +149,8 @@ av.compare(trees, reference="nuts", detail=True)[columns]
 # %% [markdown]
 # ## The Bayesian lasso
 #
-# A coefficient with a double exponential prior belongs to the Gaussian block too: its prior is a
-# site over a Gaussian. It has a kink, so there is no Laplace approximation, which is said.
+# A coefficient with a double exponential prior belongs to the Gaussian block too: its prior is
+# treated as a site. It is not differentiable at zero, so Laplace refuses it with that reason.
 
 # %%
 X = rng.normal(size=(50, 8))
@@ -194,13 +195,12 @@ except av.errors.UnreadableModel as error:
     print(error)
 
 # %% [markdown]
-# NUTS needs no such form and takes both; so does a report in which NUTS is alone. Where only a
-# *part* of a model is Gaussian, use a step for that part and NUTS for the rest: see
-# `08_steps`.
+# NUTS needs no such form and takes both. Where only a *part* of a model is Gaussian, use a step for
+# that part and NUTS for the rest: see `08_steps`.
 #
 # ## The same report
 #
-# One call, whatever the model.
+# The call is the same for every model.
 
 # %%
 av.report(trees, "my_model.html", model=lasso)
@@ -208,8 +208,9 @@ av.report(trees, "my_model.html", model=lasso)
 # %% [markdown]
 # ## To remember
 #
-# - Nothing is named: `av.read_model` shows the Gaussian block, the predictor and what is left as θ.
-# - θ is integrated out under your priors. Centred and non-centred forms give one answer.
-# - Laplace says when its means are off, with the number; `corrected=True` moves them, EP hardly
-#   needs it.
-# - What is not of this form is refused with the reason. NUTS takes any graph.
+# - No particular names are needed: `av.read_model` shows the Gaussian block, the predictor and the
+#   hyperparameters θ.
+# - θ is integrated out under your priors. Centred and non-centred forms give the same answer.
+# - Laplace warns when its means are off, with an estimate; `corrected=True` corrects them. EP
+#   hardly needs it.
+# - A model that is not of this form is refused with the reason. NUTS takes any graph.

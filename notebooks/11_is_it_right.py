@@ -16,9 +16,9 @@
 #
 # **How do I know that a method is calibrated, and would I notice if it were not?**
 #
-# If parameters are drawn from the prior, data from the parameters, and the posterior is right, the
-# parameters are draws of that posterior too: their places in it are uniform on (0, 1). It holds
-# for every prior, model and method, and it fails visibly when a method is too sure.
+# Draw parameters from the prior and data from the parameters. If the posterior is right, the
+# parameters are a draw from it, and their ranks in it are uniform on (0, 1). This holds for every
+# prior, model and method, and fails visibly when a method is overconfident.
 
 # %%
 import os
@@ -45,10 +45,10 @@ for name, run in runs.items():
     print(av.diagnostics.sbc_summary(run).round(3).to_string())
 
 # %% [markdown]
-# EP's weights and predictors are calibrated: 90 % intervals cover 90 %. Its log prior and log
-# likelihood are not, with enough replications: these look at all weights jointly, and see
-# that the posterior is no Gaussian. Laplace's intervals are a little short, around the mode. Those
-# of mean-field VB are far too short: places pile up at 0 and 1, and 90 % means half.
+# EP's weights and predictors are calibrated: 90 % intervals cover 90 %. With enough replications
+# its log prior and log likelihood are not: these depend on all weights jointly, and show that the
+# posterior is not Gaussian. Laplace's intervals are a little too short. Those of mean-field VB are
+# far too short: the ranks pile up at 0 and 1, and a 90 % interval covers half.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(11, 2.8), sharey=True)
@@ -59,7 +59,7 @@ for axis, (name, run) in zip(axes, runs.items(), strict=True):
     axis.set_title(f"{name}: places of the weights")
 
 # %% [markdown]
-# The same as a difference of distribution functions, each with a test of uniformity, by ArviZ:
+# ArviZ shows the same as a difference of distribution functions, each with a test of uniformity:
 
 # %%
 az.plot_ecdf_pit(runs["ep"], group="prior_sbc", var_names=["w"])
@@ -67,8 +67,8 @@ az.plot_ecdf_pit(runs["ep"], group="prior_sbc", var_names=["w"])
 # %% [markdown]
 # ## A planted fault
 #
-# A test that cannot fail says nothing. Take EP's own places and make its sds 20 % too small: the
-# place Phi(z) becomes Phi(z / 0.8).
+# A check must be able to fail. Take EP's own ranks and make its sds 20 % too small: the rank Phi(z)
+# becomes Phi(z / 0.8).
 
 # %%
 from scipy.stats import norm
@@ -87,13 +87,14 @@ pd.DataFrame(
 ).T
 
 # %% [markdown]
-# With 1000 replications a fault of 20 % is found for certain, one of 5 % once in five times. And
-# what it *cannot* see: errors that cancel over the prior, and everything about data that the prior
-# would never produce.
+# With 1000 replications an error of 20 % is found with certainty, one of 5 % in one of five cases.
+# What it *cannot* find are errors that cancel over the prior, and anything about data that the
+# prior would never produce.
 #
 # ## A Markov chain's own test
 #
-# For samplers ranks take the part of exact places. Precisions sampled too:
+# For samplers the ranks among draws take the place of exact distribution functions. Here the
+# precisions are sampled too:
 
 # %%
 few = 40 if fast else 150
@@ -104,8 +105,8 @@ av.diagnostics.sbc_summary(chains).round(3)
 # %% [markdown]
 # ## To remember
 #
-# - Places of the truth in its posterior are uniform if the method is right, on average over the
-#   prior.
-# - EP's weights pass; mean-field VB covers half of what it claims.
-# - A check that has never failed has shown nothing: plant a fault.
+# - The ranks of the true values in their posteriors are uniform if the method is right, on average
+#   over the prior.
+# - EP's weights pass; intervals of mean-field VB cover half of what they claim.
+# - Plant a fault to see whether a check can find it.
 # - Calibration over the prior says nothing about data that the prior would never produce.

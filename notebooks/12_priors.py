@@ -16,9 +16,9 @@
 #
 # **What does a sparse prior say before the data, and how much of the answer is its doing?**
 #
-# Sparse models live by their priors. Three questions to ask of each: what does it say of
-# predictions, how much of the posterior is its doing, and what happens to the *selected* inputs
-# when it changes.
+# Sparse models depend on their priors. Three questions should be asked of each: what does it say
+# about predictions, how much of the posterior is due to it, and which inputs are *selected* when it
+# changes?
 
 # %%
 import os
@@ -44,8 +44,9 @@ t = data.t[two]
 # %% [markdown]
 # ## Before the data
 #
-# A precision α ~ Gamma(a, b) per weight. Small numbers look harmless ("uninformative"); drawn
-# forward through the probit they are not: nearly every prior draw is sure of every row.
+# Each weight has a precision α ~ Gamma(a, b). Small values of a and b look harmless
+# ("uninformative"). Draws from the prior show that they are not: in nearly every draw, every row
+# has a probability close to 0 or 1.
 
 # %%
 rng = np.random.default_rng(1)
@@ -61,10 +62,11 @@ for axis, (a, b) in zip(axes, ((2.0, 20.0), (2.0, 2.0), (0.01, 0.01)), strict=Tr
     print(f"a = {a:g}, b = {b:g}: {sure:.0%} of prior probabilities beyond 1 % or 99 %")
 
 # %% [markdown]
-# The default is a = 2 and b = 2/d for d inputs: E[1/α] = 2/d, so the predictor has a prior sd near
-# 1.4 for inputs of unit scale, however many there are. In a regression the predictor is in the
-# units of the target, and so is the default: b = 2 var(t)/d, a prior sd near 1.4 sd(t), and the
-# noise has a half-normal prior with the sd of t. Euros or cents, the fit is the same.
+# The default is a = 2 and b = 2/d for d inputs: E[1/α] = 2/d, so the predictor has a prior sd of
+# about 1.4 for inputs of unit scale, however many there are. In a regression the predictor has the
+# units of the target, and the default follows them: b = 2 var(t)/d gives a prior sd of about 1.4
+# sd(t), and the noise has a half-normal prior with the sd of t. The fit is the same in euros and in
+# cents.
 
 # %%
 noise = np.random.default_rng(2).normal(size=len(X))
@@ -82,8 +84,8 @@ pd.DataFrame(rows).T.round(3)
 # %% [markdown]
 # ## How much is the prior's doing?
 #
-# Power-scaling: raise the prior, then the likelihood, to a power near one and see whether the
-# posterior moves. No second fit is needed; ArviZ re-weights the draws of one.
+# Power-scaling raises the prior, and then the likelihood, to a power near one, and looks whether
+# the posterior moves. No second fit is needed; ArviZ reweights the draws.
 
 # %%
 model = av.models.ard_classification(X, t, a=2.0, b=2.0)
@@ -93,14 +95,14 @@ with model:
 arviz_stats.psense_summary(full, var_names=["w", "bias"])
 
 # %% [markdown]
-# The two cultivars can be told apart without an error, so the data say "large weights" without end
-# and the prior says how large: most weights owe their scale to it.
+# The two cultivars can be separated without an error, so the likelihood alone would make the
+# weights arbitrarily large, and the prior decides how large they are.
 #
 # ## Does the choice of inputs depend on it?
 #
-# A posterior over subsets has a prior that matters more than any other: the width of the slab. A
-# wide slab says that an input which is in has a *large* weight, so inputs with small ones go out;
-# that is Lindley's paradox at work, and no amount of sampling cures it.
+# For a posterior over subsets the width of the slab matters more than any other prior. A wide slab
+# says that the weight of an included input is *large*, so that inputs with small weights are
+# excluded. This is Lindley's paradox, and more sampling does not help.
 
 # %%
 target = X.to_numpy() @ [0.9, 0.0, 0.25, 0.0, 0.1, 0.0] + 0.8 * rng.normal(size=len(X))
@@ -118,9 +120,9 @@ axis.set_ylabel("probability of inclusion")
 axis.legend(fontsize=7)
 
 # %% [markdown]
-# The large weight is in whatever the slab. The weight of 0.25 is in for a slab of its own size and
-# out for a wide one. A very narrow slab lets everything in: a weight of nearly nothing costs
-# nothing. With `slab="ard"` the width is inferred with the rest:
+# The large weight is included whatever the slab. The weight of 0.25 is included for a slab of its
+# own size and excluded for a wide one. A very narrow slab includes everything, since a weight close
+# to zero costs nothing. With `slab="ard"` the width is inferred:
 
 # %%
 inferred = av.models.subset_regression(X, target, slab="ard", expected_inputs=2.0)
@@ -130,7 +132,7 @@ av.inclusion(tree)
 # %% [markdown]
 # ## To remember
 #
-# - Small hyperprior numbers are not uninformative: draw from the prior and look.
+# - Small values of a and b are not uninformative: draw from the prior and look.
 # - Defaults follow the scale of inputs and targets, so units do not matter.
-# - Where classes separate, the prior decides how large weights are.
-# - The width of the slab decides which inputs are in. Report it, or infer it.
+# - Where a plane separates the classes, the prior decides how large the weights are.
+# - The width of the slab decides which inputs are included. Report it, or infer it.

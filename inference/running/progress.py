@@ -89,6 +89,10 @@ def silent(logger: str, on: bool = True) -> Iterator[None]:
 
 
 def _status() -> Any:
+    from importlib.util import find_spec
+
     from rich.console import Console
 
-    return Console(stderr=True).status("")
+    # In a notebook without ipywidgets rich would warn at each call instead of showing anything.
+    in_notebook = None if find_spec("ipywidgets") else False
+    return Console(stderr=True, force_jupyter=in_notebook).status("")
