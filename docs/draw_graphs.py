@@ -5,11 +5,15 @@ again when a builder changes its variables: a test compares their names.
 """
 
 import re
+import sys
 from pathlib import Path
 
 import pymc as pm
 
-from ardvark.models.registry import MODELS, builder, samples
+from ardvark.models.registry import MODELS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
+from model_variants import builder, samples
 
 HERE = Path(__file__).resolve().parent
 GRAPHS = HERE / "models" / "graphs"

@@ -16,11 +16,11 @@ A large alpha_j switches its weight off; alpha_j = inf does so exactly.
 
 Prior choices. `a=2`, `b=2/d`, d weights besides the bias: E[1/alpha] = b/(a - 1) = 2/d and so
 var(eta) = 2/d (1 + sum_j phi_j²), near 2 for inputs of unit scale, whatever d is: with an sd of 1.4
-a probit or a logit is neither flat nor sure (`a=b=1e-6` is the papers' flat prior).
+a probit or a logit is neither flat nor certain (`a=b=1e-6` is the papers' flat prior).
 In a regression eta is in the units of t and `b = 2 var(t)/d`: a prior sd of 1.4 sd(t). Of a kernel
 or another basis d is not the number of its functions but sum_j mean_n phi_j(x_n)²: a narrow kernel
 reaches few rows, and each row few kernels.
-`sigma ~ HalfNormal(sd of t)`: as ready to call all of t noise as none of it. So the default fit
+`sigma ~ HalfNormal(sd of t)`: all of t may be noise, or none of it. So the default fit
 follows the units of t: c t has c times the weights and the noise, and nothing else changes. (A
 constant t has no sd, its size stands for it, and 1 for a t of zeros. New values given by
 `pm.set_data` or `fit(data=...)` keep the prior of the t that the graph was built on.) Data are

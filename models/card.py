@@ -1,7 +1,7 @@
 """A `Card`: what a builder knows about its graph and a `pm.Model` cannot hold.
 
 A graph has no place for class labels, for how new inputs become its data, or for a second form of
-itself. `remember` keeps these by the identity of the model, and only as long as the model lives:
+itself. `remember` keeps these by the identity of the model, and only as long as the model exists:
 a card must therefore never hold its own model. Second forms have the data of the builder's call:
 `inference/pymc_models/forms.py` gives them those that the model holds now.
 """
@@ -49,7 +49,7 @@ class Card:
     gaussian: Callable[[], Any] | None = None  # the graph with Gaussian weights, if it has others
     family: str = "sites"  # the shape of the graph, see inference/methods.py
     design: Any = None  # how its data become basis functions, for families that are not read
-    whitened: Callable[[], Any] | None = None  # the graph as samplers like it, same variables
+    whitened: Callable[[], Any] | None = None  # the same variables in a form for samplers
     covariance: Any = None  # of a process: between any two tables of rows
     more_methods: tuple[str, ...] = ()  # that fit this graph, beside those of its builder
 

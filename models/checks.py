@@ -3,7 +3,7 @@
 Every failure is an `InputError` that names the argument and the first bad place (rows count from
 0), raised before any graph is built. Decisions made once for all models: one class only is an
 error, one row is legal where a target of one row is (regression); missing values are refused, since
-PyMC would impute them silently, unless a model welcomes unlabelled rows.
+PyMC would impute them silently, unless a model accepts unlabelled rows.
 """
 
 import difflib
@@ -54,7 +54,7 @@ type ClassArray = npt.NDArray[Any]
 type Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 WILD_SCALES = 1e3  # ratio of the largest to the smallest standard deviation of the columns
-FAR_FROM_ONE = 1e7  # a scale of inputs for which no default prior is meant, either way
+FAR_FROM_ONE = 1e7  # beyond this scale of inputs, or its inverse, no default prior is meant
 LARGEST_INTEGER = 2.0**53  # beyond it a float64 no longer holds every integer
 
 
@@ -303,7 +303,7 @@ def fraction(value: Any, argument: str) -> float:
 
 
 def as_flag(value: Any, argument: str) -> bool:
-    """Check a yes or no: text and numbers are neither."""
+    """Check True or False: text and numbers are neither."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{argument} must be True or False, got {value!r}.")
     return bool(value)

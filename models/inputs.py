@@ -1,7 +1,7 @@
 """Input matrices that know their columns: `Inputs`, how anything becomes one, how it is scaled.
 
 An `Inputs` is an (N, d) float array with `feature_names` and, once standardised, the `Scaling` that
-made it. Sub-selection keeps both, arithmetic gives a plain array (the names would be a lie). Every
+made it. Sub-selection keeps both, arithmetic gives a plain array (the names would be wrong). Every
 refusal is an `InputError` that names the argument and the first bad place; rows count from 0.
 """
 

@@ -113,7 +113,7 @@ def fetch(name: str, *, progressbar: bool = False) -> Arrays:
     Raises
     ------
     OSError
-        If it cannot be had, or is not what it should be.
+        If it cannot be fetched, or its checksum is wrong.
     """
     import pooch
     from requests.exceptions import RequestException

@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor
 import xarray as xr
 from arviz_stats import summary
+from model_variants import builder, samples
 from scipy import stats
 from scipy.spatial.distance import cityblock, euclidean
 from scipy.special import comb, log_expit, log_ndtr
@@ -22,7 +23,7 @@ from ardvark.models.card import Card, card_of
 from ardvark.models.covariances import ARDGaussian
 from ardvark.models.inputs import Inputs
 from ardvark.models.kernels import RBF, Laplacian, Linear, Polynomial, Spline, ThinPlate
-from ardvark.models.registry import MODELS, builder, samples
+from ardvark.models.registry import MODELS
 
 CHEAP = {"mode": "FAST_COMPILE"}
 N_NEW = 5

@@ -20,7 +20,10 @@ import numpy as np
 
 import ardvark as av
 from ardvark.inference.methods import METHODS
-from ardvark.models.registry import MODELS, builder, samples
+from ardvark.models.registry import MODELS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
+from model_variants import builder, samples
 
 STORED = Path(__file__).with_name("pairs.json")
 LONG = ("nuts", "smc")

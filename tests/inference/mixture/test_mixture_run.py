@@ -5,12 +5,12 @@ import pymc as pm
 import pytensor
 import pytest
 import xarray as xr
+from model_variants import sample_data
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.mixture.chains import empty_state, relabelled
 from ardvark.inference.mixture.run import fit_mixture, read_mixture
-from ardvark.models.registry import sample_data
 
 SHORT = av.ReversibleJump(sweeps=900, tune=300)
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from model_variants import sample_data
 
 import ardvark as av
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.mixture.run import conditional_posterior, read_mixture
 from ardvark.inference.mixture.run_conditional import states_of
-from ardvark.models.registry import sample_data
 
 SUBSETS = np.array(list(np.ndindex(2, 2)), bool)
 
