@@ -161,7 +161,7 @@ def test_a_second_fit_compiles_nothing(classification, laplace, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("ardvark.inference.graph.latent.compile_graph", refuse)
+    monkeypatch.setattr("ardvark.inference.graph.compiled.compile_graph", refuse)
     monkeypatch.setattr("ardvark.inference.graph.adjoint.compile_graph", refuse)
     monkeypatch.setattr("pytensor.function", refuse)
     av.fit(classification, "laplace", draws=5, random_seed=0)
