@@ -139,6 +139,11 @@ class Case(Relations):
                 refused[name] = str(error).rstrip(".")
         return tables, refused
 
+    @property
+    def captions(self) -> list[str]:  # of the template of the verdict
+        """Text that accompanies a posterior wherever it is shown."""
+        return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
+
 
 def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
     """R-hat and effective sizes of the parameters that mix worst."""
