@@ -4,8 +4,6 @@ sparse_probit   N = 500, d = 50: a plain linear probit, ten weights that matter
 wide            N = 36, d = 7129 (leukaemia's shape) or 62 x 2000 (colon's): latent factors make
                 columns correlate, twenty columns are shifted between the classes
 curved          N = 400, d = 13: four inputs matter, each in a way that no line can follow
-bilinear        N = 100, L = 10: a true sample-feature machine; flattened it has 1000 columns, and
-                ridge does well
 sinc            sin(x)/x on (-10, 10) with noise of sd 0.1: a kernel exp(-|x - c|²/9) at each row
 ripley          two classes of two Gaussians each in the plane: exp(-4 |x - c|²) at each row
 """
@@ -22,10 +20,8 @@ from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = [
     "WORKLOADS",
-    "Bilinear",
     "KernelTask",
     "Task",
-    "bilinear",
     "curved",
     "ripley",
     "sinc",
@@ -102,38 +98,6 @@ def curved(rows: int = 400, features: int = 13, tests: int = 1000, seed: int = 5
     t = (rng.random(rows) < ndtr(predictor(X))).astype(np.int64)
     t_test = (rng.random(tests) < ndtr(predictor(X_test))).astype(np.int64)
     return Task(X, t, X_test, t_test, np.arange(4))
-
-
-class Bilinear(NamedTuple):
-    """Rows of a sample-feature machine that is true, and what it is made of."""
-
-    X: Array
-    t: Array
-    X_test: Array
-    f_test: Array  # without noise
-    w: Array  # of samples
-    lam: Array  # of features
-
-
-def bilinear(
-    rows: int = 100,
-    features: int = 10,
-    noise: float = 0.1,
-    samples: int = 8,
-    tests: int = 500,
-    seed: int = 606,
-) -> Bilinear:
-    """Give t = sum_ij w_i lam_j exp(-(x_j - x_ij)²) + noise: 8 samples and 3 features matter."""
-    rng = np.random.default_rng(seed)
-    X, X_test = rng.uniform(-2, 2, (rows, features)), rng.uniform(-2, 2, (tests, features))
-    w, lam = np.zeros(rows), np.zeros(features)
-    sizes = rng.choice([-1.0, 1.0], samples) * rng.uniform(1, 2, samples)
-    w[rng.choice(rows, samples, replace=False)] = sizes
-    lam[:3] = [1.5, 1.0, 0.7]
-    f, f_test = (
-        np.exp(-((Z[:, None, :3] - X[None, :, :3]) ** 2)) @ lam[:3] @ w for Z in (X, X_test)
-    )
-    return Bilinear(X, f + noise * rng.standard_normal(rows), X_test, f_test, w, lam)
 
 
 def sinc(rows: int, noise: float = 0.1) -> KernelTask:

@@ -7,7 +7,7 @@ never leaves machine code. The constructors below give the columns their names.
 | distribution of t (or prior of eta)                          | constructor                      |
 |--------------------------------------------------------------|----------------------------------|
 | Bernoulli, binomial with logit link                          | `logistic(successes, failures)`  |
-| negative binomial with log link, mean exp(eta)               | `negative_binomial(count, size)` |
+| negative binomial with log link, mean exp(eta)               | `logistic(count, size, ...)`     |
 | ordered logit, between two cut points                        | `band(lower, upper)`             |
 | Poisson with log link                                        | `exponential(count, 1, shift)`   |
 | Gamma with log link                                          | `exponential(-shape, -1, ...)`   |
@@ -62,7 +62,6 @@ __all__ = [
     "gaussian",
     "known",
     "logistic",
-    "negative_binomial",
     "probit",
     "student",
 ]
@@ -164,15 +163,6 @@ def logistic(
 ) -> KnownSites:
     """σ(u)^a σ(-u)^b, u = slope eta + shift."""
     return _of(LOGISTIC, a, b, slope, shift, shift, constant=constant)
-
-
-def negative_binomial(
-    count: ArrayLike, size: ArrayLike, log_exposure: ArrayLike = 0.0
-) -> KnownSites:
-    """Count with mean exp(eta + log_exposure) and variance mean + mean² / size."""
-    count, size = np.asarray(count, float), np.asarray(size, float)
-    constant = gammaln(count + size) - gammaln(size) - gammaln(count + 1.0)
-    return logistic(count, size, 1.0, log_exposure - np.log(size), constant)
 
 
 def band(lower: ArrayLike, upper: ArrayLike, slope: ArrayLike = 1.0) -> KnownSites:

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import xarray as xr
+from bilinear_task import bilinear
 from contracts import logp
 
 import ardvark as av
@@ -13,7 +14,6 @@ from ardvark.inference.sample_feature.rsfm import rsfm
 from ardvark.inference.sample_feature.run import invariants
 from ardvark.inference.sample_feature.tree import basis_of, eta_of, target_of
 from ardvark.models.sample_feature import gaussian
-from ardvark.studies.workloads import bilinear
 
 SEED = 64
 

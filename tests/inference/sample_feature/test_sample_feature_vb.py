@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bilinear_task import bilinear
 from scipy import stats
 from scipy.special import expit
 
@@ -12,7 +13,6 @@ from ardvark.inference.vb.blocks import Gamma, GaussianBlock, conjugate
 from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows
 from ardvark.inference.vb.vb import VB, Pruning
 from ardvark.models.sample_feature import gaussian
-from ardvark.studies.workloads import bilinear
 
 RNG_SEED = 61
 FLAT = Gamma(np.array(1e-6), np.array(1e-6))
