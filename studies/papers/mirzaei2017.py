@@ -247,6 +247,9 @@ def _experiments() -> list[Experiment]:
 EXPERIMENTS = tuple(_experiments())
 
 
+FEWER = {"error": "errors", "features": "features", "samples": "samples"}  # figures 6, 7, 8
+
+
 def _claims() -> list[Claim | Anova]:
     """VRSFM against each other machine, where the paper tests it."""
     sets = [f"{name}/{n}" for name in ("sin2d", "additive") for n in TRAINING]
@@ -256,6 +259,9 @@ def _claims() -> list[Claim | Anova]:
         ours, theirs = f"{name}/vrsfm", f"{name}/{rival}"
         told.append(Claim(f"{name}: smaller MSE than {rival}", f"{theirs}:error", f"{ours}:error"))
         told.append(Claim(f"{name}: larger SCC than {rival}", f"{ours}:scc", f"{theirs}:scc"))
+    for n, rival, (number, what) in product(TRAINING, ("rsfm", "rvm"), FEWER.items()):
+        ours, theirs = f"ripley/{n}/vrsfm:{number}", f"ripley/{n}/{rival}:{number}"
+        told.append(Claim(f"ripley/{n}: fewer {what} than {rival}", theirs, ours))
     machines = ("svr", "rvm", "rfe_gau", "rfe_lap", "slcca", "rsfm", "vrsfm")
     for name, number in product(SIZES, ("error", "scc")):
         sides = tuple(f"{name}/{machine}:{number}" for machine in machines)
