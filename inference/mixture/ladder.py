@@ -29,7 +29,7 @@ from ardvark.inference.mixture.kernels import (
 from ardvark.inference.mixture.leaps import Library, leap
 from ardvark.inference.running.threads import DONE, STOP
 
-__all__ = ["Store", "Sweeps", "run_ladder", "settle"]
+__all__ = ["Store", "Sweeps", "exchange_states", "run_ladder", "settle"]
 
 SWAPS = 0.3  # share of exchanges between neighbours on the ladder that tuning aims at
 LEAP = 3  # row of the counts; births, deaths and exchanges are before it
@@ -54,15 +54,23 @@ def log_data(p: Problem, s: State) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def swap_neighbours(rng: Any, p: Problem, s: State, place: Any, powers: Any, swaps: Any) -> None:
-    """Try to exchange the states of neighbours on the ladder; `place` says who is where."""
+    """Try to exchange the states of neighbours on the ladder."""
     energy = np.empty(place.shape[0])
     for t in range(place.shape[0]):
         energy[t] = log_data(p, rung(s, place[t]))
+    exchange_states(rng, powers, place, energy, swaps)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def exchange_states(rng: Any, powers: Any, place: Any, energy: Any, chance: Any) -> None:
+    """Try to exchange the states of neighbours on a ladder; fills with what chance they do.
+
+    `place` says who is where, `energy` is the log of what is taken to the powers.
+    """
     for t in range(place.shape[0] - 1):
         ratio = (powers[t] - powers[t + 1]) * (energy[t + 1] - energy[t])
-        yes = math.log(rng.random()) < ratio
-        swaps[t] = yes
-        if yes:
+        chance[t] = math.exp(min(ratio, 0.0))
+        if rng.random() < chance[t]:
             place[t], place[t + 1] = place[t + 1], place[t]
             energy[t], energy[t + 1] = energy[t + 1], energy[t]
 

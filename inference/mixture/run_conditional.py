@@ -4,7 +4,7 @@
 
 Which inputs tell the classes apart, as Syk00 asks. An unlabelled row does not enter: P(t | x) says
 nothing of x, so that it informs the range of an input and no more. There are no Gibbs updates for
-this target: chains are those of `conditional_chains.py`. Draws are completed to draws of the graph:
+this target: chains are those of `conditional/chains.py`. Draws are completed to draws of the graph:
 the coefficients of an input outside the subset come from their prior.
 
 | group | here |
@@ -27,12 +27,12 @@ from scipy.special import logsumexp, softmax
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.facts import Run
 from ardvark.inference.mixture.chains import Scale, log_labels, prior_draws
-from ardvark.inference.mixture.conditional_chains import (
+from ardvark.inference.mixture.conditional.chains import (
     ConditionalChain,
     Effort,
     run_conditional_chains,
 )
-from ardvark.inference.mixture.conditional_jumps import MOVES
+from ardvark.inference.mixture.conditional.jumps import MOVES
 from ardvark.inference.mixture.kernels import Problem, State
 from ardvark.inference.running.progress import progress
 from ardvark.inference.sites.arrays import Array

@@ -8,16 +8,7 @@ from scipy.special import logsumexp, softmax
 
 import ardvark as av
 from ardvark.inference.mixture.background import Evidence
-from ardvark.inference.mixture.conditional import (
-    Point,
-    density,
-    draw_rates,
-    hmc,
-    log_weights,
-    make_work,
-    pack,
-)
-from ardvark.inference.mixture.conditional_chains import (
+from ardvark.inference.mixture.conditional.chains import (
     Effort,
     _begin,
     one,
@@ -25,12 +16,27 @@ from ardvark.inference.mixture.conditional_chains import (
     run_conditional_chains,
     sweep,
 )
-from ardvark.inference.mixture.conditional_jumps import (
+from ardvark.inference.mixture.conditional.density import (
+    Point,
+    density,
+    draw_rates,
+    fill_rows,
+    hmc,
+    log_labels,
+    log_weights,
+    make_work,
+    pack,
+)
+from ardvark.inference.mixture.conditional.exponential import LOWEST, exponentials
+from ardvark.inference.mixture.conditional.jumps import (
+    MOVES,
     POWERS,
     SHARES,
     Coefficients,
+    choice_ratio,
     draw_new,
     fill_base,
+    jump,
     jump_ratio,
     log_v,
     soft_statistics,
@@ -99,6 +105,13 @@ def copied(s: Point) -> Point:
     return Point(*(part.copy() for part in s))
 
 
+def test_exponentials_are_those_of_numpy():
+    x = np.concatenate([-np.logspace(-300, 2.9, 2000), np.linspace(-710, 700, 5000), [0.0, -np.inf]])
+    found = x.copy()
+    exponentials(found, np.empty_like(x))
+    np.testing.assert_allclose(found, np.exp(np.maximum(x, LOWEST)), rtol=1e-15)
+
+
 # --- density and gradient ----------------------------------------------------------------------
 
 
@@ -146,9 +159,9 @@ def test_gradient_is_that_of_differences(graph, far):
 # --- jumps -------------------------------------------------------------------------------------
 
 
-def base(graph, s, old):
+def base(graph, s, new, old):
     log_weights(s, graph.work.log_w)
-    fill_base(graph.p, s, old, graph.work)
+    fill_base(graph.p, s, new, old, graph.work)
     return graph.work.other.copy()
 
 
@@ -180,7 +193,7 @@ def test_proposal_is_the_one_whose_density_the_ratio_has(graph):
     """Against scipy, and as a law: prior over proposal has mean 1 under the proposal."""
     s = graph.point(5, 0.6)
     j = int(np.flatnonzero(~s.on)[0])
-    r = base(graph, s, -1)
+    r = base(graph, s, j, -1)
     rng = np.random.default_rng(1)
     new = Coefficients(np.empty(KERNELS), np.empty(KERNELS), np.empty(1))
     value = np.empty(20000)
@@ -214,10 +227,13 @@ def test_ratio_of_a_jump_is_that_of_the_graph_and_the_way_back_undoes_it(graph, 
             there.on[old] = False
         if new >= 0:
             there.on[new] = True
-        r = base(graph, s, old)
+        r = base(graph, s, new, old)
+        chance = np.random.default_rng(seed).uniform(0.1, 1, INPUTS)
         ratio, after = jump_ratio(p, s, new, old, of(there, new), of(s, old), work)
-        base(graph, there, new)
+        ratio += choice_ratio(p, s.on, chance, new, old)
+        r_back = base(graph, there, old, new)
         back, before = jump_ratio(p, there, old, new, of(s, old), of(there, new), work)
+        back += choice_ratio(p, there.on, chance, old, new)
         assert ratio + back == pytest.approx(0, abs=1e-9)
         # In the graph's one space the coefficients that enter were there before, from the prior.
         start = copied(s)
@@ -233,12 +249,15 @@ def test_ratio_of_a_jump_is_that_of_the_graph_and_the_way_back_undoes_it(graph, 
                 expected += sign * stats.gamma.logpdf(c.tau, A, scale=1 / c.beta[0]).sum()
                 expected += sign * stats.norm.logpdf(c.mean).sum()
         expected += by_scipy(p, new, r, of(there, new)) if new >= 0 else 0
-        expected -= by_scipy(p, old, r, of(s, old)) if old >= 0 else 0
-        size = s.on.sum()
+        expected -= by_scipy(p, old, r_back, of(s, old)) if old >= 0 else 0
+        outside, size = chance[~s.on].sum(), s.on.sum()
         if kind == "birth":
-            expected += np.log((INPUTS - size) / (size + 1))
+            expected += np.log(outside / chance[new] / (size + 1))
         if kind == "death":
-            expected += np.log(size / (INPUTS - size + 1))
+            expected += np.log(size * chance[old] / (outside + chance[old]))
+        if kind == "exchange":
+            there_outside = chance[~there.on].sum()
+            expected += np.log(chance[old] / there_outside / (chance[new] / outside))
         assert ratio + after - before == pytest.approx(expected, abs=1e-7)
 
 
@@ -252,10 +271,10 @@ def geweke(own_sweep, seed=0, length=8000):
     model = rbf_mixture(X, [0, 1] * 3, n_kernels=2, target="conditional")
     p, _ = problem_of(model)
     walker = _begin(rng, p, 2, 2, 0.5, 1)
-    s, metric = one_point(walker.points, 0), one(walker.metrics, 0)
+    s, metric = one_point(walker.points, 0), one(walker.ladder.metrics, 0)
     metric.step[0], work = 0.8, make_work(2, 2, 2, 6)
     counts = np.zeros((2, 4, 3), np.int64)
-    seen = np.empty((length, 7))
+    seen = np.empty((length, 8))
     for i in range(length):
         own_sweep(rng, p, s, metric, counts, work)
         joint = np.zeros((6, 2))
@@ -267,7 +286,7 @@ def geweke(own_sweep, seed=0, length=8000):
         p.label[:] = rng.random(6) < softmax(class_log, axis=1)[:, 1]
         on = s.on
         seen[i] = (
-            on.sum(), softmax(s.A)[0], softmax(s.B, axis=1)[0, 0] ** 2, s.mean[on].sum(),
+            on.sum(), on[0], softmax(s.A)[0], softmax(s.B, axis=1)[0, 0] ** 2, s.mean[on].sum(),
             (s.mean[on] ** 2).sum(), np.log(s.tau[on]).sum(), np.log(s.beta[on]).sum(),
         )  # fmt: skip
     weight = np.array([1, 2, 1]) * np.exp(p.log_prior)
@@ -275,7 +294,7 @@ def geweke(own_sweep, seed=0, length=8000):
     law = stats.gamma(G, scale=1 / p.h[0])
     log_beta = np.log(law.isf((np.arange(200_000) + 0.5) / 200_000 * law.sf(p.floor))).mean()
     log_tau = stats.loggamma.mean(A) - log_beta
-    exact = [size, 0.5, 1 / 3, 0, 2 * size, 2 * size * log_tau, size * log_beta]
+    exact = [size, size / 2, 0.5, 1 / 3, 0, 2 * size, 2 * size * log_tau, size * log_beta]
     error = seen.std(axis=0) / np.sqrt(ess_mean(seen[None]))
     return np.abs(seen.mean(axis=0) - exact) / error
 
@@ -284,11 +303,48 @@ def stats_normal(x, mean, tau):
     return 0.5 * np.log(tau) - 0.5 * tau * (x - mean) ** 2
 
 
+CHANCE = np.array([0.7, 0.3])
+
+
+def sweep_without(rng, p, s, metric, counts, work, jumps=2):
+    """Jumps, rates and HMC that does not move."""
+    still = metric._replace(step=np.zeros(3))
+    sweep(rng, p, s, still, CHANCE, Effort(jumps, 1), counts, work)
+
+
 def test_labels_and_sweeps_in_turn_give_back_the_prior():
     def right(rng, p, s, metric, counts, work):
-        sweep(rng, p, s, metric, Effort(2, 4), counts, work)
+        sweep(rng, p, s, metric, CHANCE, Effort(2, 4), counts, work)
 
     assert geweke(right).max() < 4
+
+
+def lone_move(move):
+    """A sweep of HMC and one kind of jump; births and deaths only together."""
+
+    def own(rng, p, s, metric, counts, work):
+        sweep(rng, p, s, metric, CHANCE, Effort(0, 4), counts, work)
+        log_weights(s, work.log_w)
+        fill_rows(p, s, -1, work.rows)
+        now = np.array([p.power * log_labels(p.label, work)])
+        for _ in range(3):
+            kind = MOVES.index(move) if move != "birth" else int(rng.random() * 2)
+            jump(rng, p, s, kind, CHANCE, now, work)
+
+    return own
+
+
+@pytest.mark.validate
+@pytest.mark.parametrize("move", ["birth", "exchange", "renewal"])
+def test_labels_and_one_kind_of_move_give_back_the_prior(move):
+    """Exchanges and renewals keep the size: beside births, which the first case shows right."""
+    births, own = lone_move("birth"), lone_move(move)
+
+    def both(*parts):
+        births(*parts)
+        own(*parts)
+
+    assert geweke(both if move != "birth" else births, seed=1, length=30_000).max() < 4
 
 
 def test_a_missing_jacobian_is_caught():
@@ -297,10 +353,26 @@ def test_a_missing_jacobian_is_caught():
     def wrong(rng, p, s, metric, counts, work):
         hmc(rng, p._replace(shape=p.shape - 1), s, metric, 4, work)
         draw_rates(rng, p, s)
-        still = metric._replace(step=np.zeros(3))  # of the right sweep the jumps alone
-        sweep(rng, p, s, still, Effort(2, 1), counts, work)
+        sweep_without(rng, p, s, metric, counts, work)
 
     assert geweke(wrong).max() > 6
+
+
+@pytest.mark.validate
+def test_a_choice_that_the_ratio_does_not_know_is_caught():
+    """Inputs tried by one set of chances, the ratio told of another."""
+
+    def wrong(rng, p, s, metric, counts, work):
+        sweep(rng, p, s, metric, CHANCE, Effort(0, 4), counts, work)
+        log_weights(s, work.log_w)
+        fill_rows(p, s, -1, work.rows)
+        now = np.array([p.power * log_labels(p.label, work)])
+        for _ in range(2):
+            move = int(rng.random() * 2)
+            chance = CHANCE if move else CHANCE * [1.0, 4.0]
+            jump(rng, p, s, move, chance, now, work)
+
+    assert geweke(wrong, length=30_000).max() > 6
 
 
 # --- chains: the posterior of another route ----------------------------------------------------

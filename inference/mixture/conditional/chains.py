@@ -1,15 +1,17 @@
 """Chains of the RBF mixture under P(t | x): sweeps, tuning, a ladder of powers, starts.
 
-A sweep of a point: HMC on all coefficients but β (`conditional.py`), β from its conditional, then
-jumps between subsets (`conditional_jumps.py`). The copy of a chain at power s has P(t | x)^s, down
+A sweep of a point: HMC on all coefficients but β (`density.py`), β from its conditional, then
+jumps between subsets (`jumps.py`). The copy of a chain at power s has P(t | x)^s, down
 to powers at which the prior rules and every subset is within reach; neighbours exchange states, and
 only the copy at s = 1 is kept. One rung is a plain chain.
 
-Tuning settles step sizes, masses and powers by rung, and they stay as they are while draws count:
+Tuning settles step sizes and masses by rung, chances and powers, and they stay as they are while
+draws count:
 
     step     so that HMC accepts TARGET of its proposals
     mass     mean squared gradient of a coordinate, by input and averaged over its kernels: the mean
              of minus the second derivative; inputs seldom visited borrow from all others
+    chance   of an input to be tried, by how often it was in a subset, on any rung
     powers   so that all neighbours exchange states equally often, from 1 to LEAST_POWER
 
 Chains start from the prior, with subsets of all sizes; the power of the likelihood rises in the
@@ -24,7 +26,7 @@ import numpy as np
 from numba import njit
 
 from ardvark.errors import InputError
-from ardvark.inference.mixture.conditional import (
+from ardvark.inference.mixture.conditional.density import (
     Metric,
     Point,
     Work,
@@ -38,8 +40,9 @@ from ardvark.inference.mixture.conditional import (
     make_work,
     pack,
 )
-from ardvark.inference.mixture.conditional_jumps import MOVES, jump
-from ardvark.inference.mixture.kernels import Problem, at_power, fill_prior
+from ardvark.inference.mixture.conditional.jumps import MOVES, TRIES, jump
+from ardvark.inference.mixture.kernels import Problem, at_power, fill_prior, pick
+from ardvark.inference.mixture.ladder import exchange_states
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index, Mask
@@ -47,7 +50,8 @@ from ardvark.inference.sites.arrays import Array, Index, Mask
 __all__ = ["ConditionalChain", "Effort", "run_conditional_chains", "sweep"]
 
 TARGET = 0.8  # acceptance of HMC
-LEAST_POWER = 0.02  # of the last rung, and where a chain without a ladder begins
+LEAST_POWER = 0.1  # of the last rung, and where a chain without a ladder begins
+UNIFORM = 0.5  # share of the choices of an input that do not look at how often it was in
 BORROWED = 20.0  # gradients that an input borrows from all others
 
 
@@ -56,6 +60,14 @@ class Effort(NamedTuple):
 
     jumps: int
     leapfrogs: int  # on average
+
+
+class Ladder(NamedTuple):
+    """What tuning settles."""
+
+    metrics: Metric  # (rung, ...)
+    powers: Any  # (rung,)
+    chance: Any  # of an input to be tried, (input,)
 
 
 class Record(NamedTuple):
@@ -115,8 +127,7 @@ class _Walker:
     rng: np.random.Generator
     p: Problem
     points: Point  # (rung, ...)
-    metrics: Metric
-    powers: Array
+    ladder: Ladder
 
     def go(
         self, sweeps: int, draws: int, effort: Effort, tuning: bool, watch: Watch
@@ -134,9 +145,8 @@ class _Walker:
         )
         work = make_work(n_classes, n_kernels, n_inputs, n_rows)
         run_rungs(
-            self.rng, self.p, self.points, self.metrics, self.powers, effort, tuning, record,
-            work, watch,
-        )  # fmt: skip
+            self.rng, self.p, self.points, self.ladder, effort, tuning, record, work, watch
+        )
         go_on(watch)
         if not np.isfinite(record.log_t).all():
             raise InputError(
@@ -146,8 +156,8 @@ class _Walker:
         made = max(sweeps, 1)
         return ConditionalChain(
             record.stored, record.visited, record.log_t, record.counts[0], record.counts[1],
-            self.powers.copy(), record.swaps / made, float(record.hmc[0] / made),
-            int(record.hmc[1]), float(self.metrics.step[0, 0]),
+            self.ladder.powers.copy(), record.swaps / made, float(record.hmc[0] / made),
+            int(record.hmc[1]), float(self.ladder.metrics.step[0, 0]),
         )  # fmt: skip
 
 
@@ -178,7 +188,8 @@ def _begin(
         np.zeros((rungs, n_inputs + 1, 2)),
         np.zeros((rungs, n_inputs + 1)),
     )
-    return _Walker(rng, p, points, metrics, LEAST_POWER ** np.linspace(0.0, 1.0, rungs))
+    powers = LEAST_POWER ** np.linspace(0.0, 1.0, rungs)
+    return _Walker(rng, p, points, Ladder(metrics, powers, np.full(n_inputs, 1.0 / n_inputs)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -212,19 +223,20 @@ def copy_point(source: Point, target: Point) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep(
-    rng: Any, p: Problem, s: Point, metric: Metric, effort: Effort, counts: Any, work: Work
-) -> Any:
+    rng: Any, p: Problem, s: Point, metric: Metric, chance: Any, effort: Effort, counts: Any,
+    work: Work,
+) -> Any:  # fmt: skip
     """One sweep; the chance with which HMC was accepted, and log P(t | x) at the end."""
     rate = hmc(rng, p, s, metric, effort.leapfrogs, work)
     draw_rates(rng, p, s)
     log_weights(s, work.log_w)
     fill_rows(p, s, -1, work.rows)
     now = np.empty(1)
-    now[0] = p.power * log_labels(p.label, work.log_w, work.rows, work.slope, work.by_weight)
+    now[0] = p.power * log_labels(p.label, work)
     for _ in range(effort.jumps):
-        move, size = int(rng.random() * len(MOVES)), int(s.on.sum())
+        move, size = pick(rng, np.array(TRIES)), int(s.on.sum())
         counts[0, move, size] += 1
-        counts[1, move, size] += jump(rng, p, s, move, now, work)
+        counts[1, move, size] += jump(rng, p, s, move, chance, now, work)
     return rate, now[0] / p.power
 
 
@@ -269,8 +281,7 @@ def run_rungs(
     rng: Any,
     p: Problem,
     points: Point,
-    metrics: Metric,
-    powers: Any,
+    ladder: Ladder,
     effort: Effort,
     tuning: bool,
     record: Record,
@@ -278,9 +289,11 @@ def run_rungs(
     watch: Any,
 ) -> None:
     """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1."""
+    metrics, powers, chance = ladder.metrics, ladder.powers, ladder.chance
     rungs, sweeps, kept = powers.shape[0], record.visited.shape[0], 0
     thin = sweeps // max(record.stored.on.shape[0], 1)
     place, energy, swaps = np.arange(rungs), np.empty(rungs), np.zeros(rungs - 1)
+    often = np.zeros(chance.shape[0])
     spare = np.zeros_like(record.counts)
     rise = sweeps // 3 if tuning else 0
     for i in range(sweeps):
@@ -291,14 +304,19 @@ def run_rungs(
             power = powers[t] * (LEAST_POWER ** (1.0 - i / rise) if i < rise else 1.0)
             problem, here, metric = at_power(p, power), one_point(points, place[t]), one(metrics, t)
             counts = record.counts if t == 0 else spare
-            rate, energy[t] = sweep(rng, problem, here, metric, effort, counts, work)
+            rate, energy[t] = sweep(rng, problem, here, metric, chance, effort, counts, work)
             if tuning:
                 learn(here, problem, metric, rate, i, sweeps, work)
+                often += here.on
             if t == 0:
                 record.hmc[0] += max(rate, 0.0)
                 record.hmc[1] += rate < 0.0
+        if tuning and i % 50 == 49 and i < 0.8 * sweeps:
+            chance[:] = UNIFORM / chance.shape[0] + (1.0 - UNIFORM) * often / max(often.sum(), 1.0)
+        if i == rise // 2 or i == rise:
+            often[:] = 0.0
         if i >= rise:
-            swap(rng, powers, place, energy, swaps)
+            exchange_states(rng, powers, place, energy, swaps)
             record.swaps[:] += swaps
             if tuning and rungs > 1:
                 gap = np.log(powers[:-1] / powers[1:])
@@ -311,18 +329,6 @@ def run_rungs(
             copy_point(here, one_point(record.stored, kept))
             kept += 1
     reorder(points, place)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def swap(rng: Any, powers: Any, place: Any, energy: Any, swaps: Any) -> None:
-    """Try to exchange the states of neighbours on the ladder; `place` says who is where."""
-    for t in range(place.shape[0] - 1):
-        ratio = (powers[t] - powers[t + 1]) * (energy[t + 1] - energy[t])
-        yes = math.log(rng.random()) < ratio
-        swaps[t] = yes
-        if yes:
-            place[t], place[t + 1] = place[t + 1], place[t]
-            energy[t], energy[t + 1] = energy[t + 1], energy[t]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -19,6 +19,15 @@ mixture, Hesterberg 1995). With V_j = p(β, τ, m) / q(β, τ, m) of input j giv
     renewal of j     the exchange of j for j
 
 q is a density of the very coefficients, so no Jacobian is left over.
+
+Which input enters is drawn in proportion to `chance`, which tuning has settled by how often each was
+in a subset at any power; which leaves is drawn uniformly. With C the sum of the chances outside,
+
+    birth of j       the choice gives C / c_j in the place of n - k
+    exchange, i -> j c_i C / (c_j (C - c_j + c_i))
+
+An exchange draws j given the rows' kernels with i still there, and its way back given them with j:
+an input that says the same of the rows as i does is then drawn where it must be.
 """  # noqa: E501
 
 import math
@@ -27,7 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ardvark.inference.mixture.conditional import Point, Work, fill_rows, log_labels
+from ardvark.inference.mixture.conditional.density import Point, Work, fill_rows, log_labels
+from ardvark.inference.mixture.conditional.exponential import exponentials
 from ardvark.inference.mixture.kernels import (
     DEGREES,
     MOST_TRIES,
@@ -37,15 +47,15 @@ from ardvark.inference.mixture.kernels import (
     choose,
     draw_mean,
     fill_prior,
-    log_size_ratio,
     pick,
     positive,
     rate_proposal,
 )
 
-__all__ = ["MOVES", "Coefficients", "draw_new", "jump", "jump_ratio", "log_v"]
+__all__ = ["MOVES", "TRIES", "Coefficients", "choice_ratio", "draw_new", "jump", "jump_ratio", "log_v"]
 
 MOVES = ("birth", "death", "exchange", "renewal")
+TRIES = (0.3, 0.3, 0.3, 0.1)  # how often each is tried; births as often as deaths
 BIRTH, DEATH, EXCHANGE, RENEWAL = 0, 1, 2, 3
 POWERS = (0.0, 0.1, 1.0)  # ω; 0 is the prior
 SHARES = (0.2, 0.4, 0.4)  # ρ
@@ -60,19 +70,27 @@ class Coefficients(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def allocate_softly(p: Problem, log_w: Any, rows: Any, out: Any) -> None:
-    """Fill r, (kernel, row)."""
-    n_kernels = rows.shape[0]
-    for n in range(rows.shape[1]):
-        own, top, total = log_w[p.label[n]], -np.inf, 0.0
-        for e in range(n_kernels):
-            out[e, n] = own[e] + rows[e, n]
-            top = max(top, out[e, n])
-        for e in range(n_kernels):
-            out[e, n] = math.exp(out[e, n] - top)
-            total += out[e, n]
-        for e in range(n_kernels):
-            out[e, n] /= total
+def allocate_softly(p: Problem, work: Work) -> None:
+    """Fill r of work.rows into work.other."""
+    rows, out, log_w, top = work.rows, work.other, work.log_w, work.by_row[0]
+    n_kernels, n_rows = rows.shape
+    top[:] = -np.inf
+    for e in range(n_kernels):
+        for n in range(n_rows):
+            out[e, n] = log_w[p.label[n], e] + rows[e, n]
+            top[n] = max(top[n], out[e, n])
+    for e in range(n_kernels):
+        own = out[e]
+        for n in range(n_rows):
+            own[n] -= top[n]
+        exponentials(own, work.by_row[3])
+    top[:] = 0.0
+    for e in range(n_kernels):
+        for n in range(n_rows):
+            top[n] += out[e, n]
+    for e in range(n_kernels):
+        for n in range(n_rows):
+            out[e, n] /= top[n]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -151,34 +169,76 @@ def log_q_over_p(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def choice_ratio(p: Problem, on: Any, chance: Any, new: int, old: int) -> float:
+    """Prior of the sizes, and the choice of the inputs there and back."""
+    size, outside = int(on.sum()), 0.0
+    for j in range(on.shape[0]):
+        if not on[j]:
+            outside += chance[j]
+    if new == old:
+        return 0.0
+    if old < 0:
+        odds = math.log(outside / chance[new]) - math.log(size + 1.0)
+        return float(p.log_prior[size + 1] - p.log_prior[size] + odds)
+    if new < 0:
+        odds = math.log((outside + chance[old]) / chance[old]) - math.log(float(size))
+        return float(p.log_prior[size - 1] - p.log_prior[size] - odds)
+    back = chance[old] / (outside - chance[new] + chance[old])
+    return math.log(back * outside / chance[new])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def jump_ratio(
     p: Problem, s: Point, new: int, old: int, born: Coefficients, left: Coefficients, work: Work
 ) -> Any:
-    """Log ratio without f, and f' after: `born` enters as `new`, `left` leaves as `old`.
+    """Log ratio without choice and f, and f' after: `born` enters as `new`, `left` leaves as `old`.
 
-    Rows of the base are in work.rows, r of the base in work.other, log P_k w_kd in work.log_w.
+    Given are, in work, rows and r from which `born` was drawn (`fill_base`) and log P_k w_kd.
     """
-    ratio = log_size_ratio(p, s, new, old)
-    if old >= 0:
-        ratio -= log_v(p, old, work.other, left)
+    ratio, exchange = 0.0, new >= 0 and old >= 0 and new != old
     if new >= 0:
         ratio += log_v(p, new, work.other, born)
+    if exchange:
+        add_input(p.z[old], left.mean, left.tau, -1.0, work.rows)
+    elif old >= 0:
+        ratio -= log_v(p, old, work.other, left)
+    if new >= 0:
         add_input(p.z[new], born.mean, born.tau, 1.0, work.rows)
-    after = log_labels(p.label, work.log_w, work.rows, work.slope, work.by_weight)
-    return ratio, p.power * after
+    if exchange:
+        allocate_softly(p, work)
+        ratio -= log_v(p, old, work.other, left)
+    return ratio, p.power * log_labels(p.label, work)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fill_base(p: Problem, s: Point, old: int, work: Work) -> None:
-    """Rows and soft allocations of the base; log P_k w_kd are there."""
-    fill_rows(p, s, old, work.rows)
-    allocate_softly(p, work.log_w, work.rows, work.other)
+def fill_base(p: Problem, s: Point, new: int, old: int, work: Work) -> None:
+    """Rows and their soft allocations, from which `new` is drawn; log P_k w_kd are there."""
+    exchange = new >= 0 and new != old
+    fill_rows(p, s, -1 if exchange else old, work.rows)
+    allocate_softly(p, work)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def jump(rng: Any, p: Problem, s: Point, move: int, now: Any, work: Work) -> bool:
+def pick_new(rng: Any, on: Any, chance: Any) -> int:
+    """Choose an input outside the subset in proportion to its chance; -1 if there is none."""
+    left, last = 0.0, -1
+    for j in range(on.shape[0]):
+        if not on[j]:
+            left += chance[j]
+    left *= rng.random()
+    for j in range(on.shape[0]):
+        if not on[j]:
+            last = j
+            left -= chance[j]
+            if left < 0:
+                break
+    return last
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def jump(rng: Any, p: Problem, s: Point, move: int, chance: Any, now: Any, work: Work) -> bool:
     """Try a move; `now` is f at the point (1,), log P_k w_kd are in work."""
-    new = choose(rng, s.on, False) if move == BIRTH or move == EXCHANGE else -1
+    new = pick_new(rng, s.on, chance) if move == BIRTH or move == EXCHANGE else -1
     old = -1 if move == BIRTH else choose(rng, s.on, True)
     if (new < 0 and (move == BIRTH or move == EXCHANGE)) or (old < 0 and move != BIRTH):
         return False
@@ -187,10 +247,11 @@ def jump(rng: Any, p: Problem, s: Point, move: int, now: Any, work: Work) -> boo
     n_kernels = s.tau.shape[1]
     born = Coefficients(np.empty(n_kernels), np.empty(n_kernels), np.empty(1))
     left = Coefficients(s.mean[old].copy(), s.tau[old].copy(), s.beta[old : old + 1].copy())
-    fill_base(p, s, old, work)
+    fill_base(p, s, new, old, work)
     if new >= 0:
         draw_new(rng, p, new, work.other, born)
     ratio, after = jump_ratio(p, s, new, old, born, left, work)
+    ratio += choice_ratio(p, s.on, chance, new, old)
     if not math.log(rng.random()) < ratio + after - now[0]:
         return False
     now[0] = after

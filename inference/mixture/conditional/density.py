@@ -4,7 +4,7 @@
 
     P(t = k | x) = P_k Σ_d w_kd N_d(x) / Σ_l P_l Σ_d w_ld N_d(x)         Syk00 (1)
 
-The power s is that of a rung of the ladder (`conditional_chains.py`). An unlabelled row says nothing
+The power s is that of a rung of the ladder (`chains.py`). An unlabelled row says nothing
 of t given x: it does not enter. Units and names are those of `kernels.py`. Coordinates of HMC:
 
     A_k, B_kd    P and w_k are the softmax of A and of B_k, and e^A, e^B are Gamma(1, 1): so P and w_k
@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from ardvark.inference.mixture.conditional.exponential import exponentials
 from ardvark.inference.mixture.kernels import Problem, add_input, draw_rate
 
 __all__ = ["Metric", "Point", "Work", "density", "draw_rates", "hmc", "log_weights", "make_work"]
 
 DIVERGED = 1000.0  # nats of energy
+FAR = 1e-250  # a row's likelihood that must be computed from its own top
 SMALL_STEPS, SMALL = 0.1, 0.2  # share of the trajectories with small steps, and how small
 
 
@@ -62,6 +64,8 @@ class Work(NamedTuple):
     rows: Any  # (kernel, row): log density of each row under each kernel
     slope: Any  # G, (kernel, row)
     other: Any  # (kernel, row)
+    near: Any  # exp of rows, from the highest of each row
+    by_row: Any  # (4, row): the highest, sums over kernels, room
     log_w: Any  # log P_k w_kd, (class, kernel)
     by_weight: Any  # derivative by log P_k w_kd
     q: Any  # position, momentum, gradient: as many as there can be
@@ -74,7 +78,7 @@ def make_work(n_classes: int, n_kernels: int, n_inputs: int, n_rows: int) -> Wor
     rows = (n_kernels, n_rows)
     most = n_classes * (1 + n_kernels) + 2 * n_inputs * n_kernels
     return Work(
-        np.empty(rows), np.empty(rows), np.empty(rows),
+        np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows), np.empty((4, n_rows)),
         np.empty((n_classes, n_kernels)), np.empty((n_classes, n_kernels)),
         np.empty(most), np.empty(most), np.empty(most),
     )  # fmt: skip
@@ -105,53 +109,73 @@ def fill_rows(p: Problem, s: Point, without: int, rows: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_labels(label: Any, log_w: Any, rows: Any, slope: Any, by_weight: Any) -> float:
-    """Σ_n log P(t_n | x_n); fills G and the derivatives by log P_k w_kd."""
-    n_kernels, n_rows = rows.shape
+def weigh(log_w: Any, label: Any, work: Work) -> None:
+    """Fill near = exp(rows - top), own = Σ_d w_td near_d and whole = Σ_kd P_k w_kd near_d, by row."""
+    n_kernels, n_rows = work.rows.shape
     weight = np.exp(log_w)
-    anyone, seen = np.zeros(n_kernels), np.zeros(n_kernels)
-    for k in range(weight.shape[0]):
-        anyone += weight[k]
-    by_weight[:] = 0.0
-    near = np.empty(n_kernels)
+    top, own, whole = work.by_row[0], work.by_row[1], work.by_row[2]
+    top[:] = work.rows[0]
+    for e in range(1, n_kernels):
+        for n in range(n_rows):
+            top[n] = max(top[n], work.rows[e, n])
+    own[:], whole[:] = 0.0, 0.0
+    for e in range(n_kernels):
+        near = work.near[e]
+        for n in range(n_rows):
+            near[n] = work.rows[e, n] - top[n]
+        exponentials(near, work.by_row[3])
+        anyone = weight[:, e].sum()
+        for n in range(n_rows):
+            own[n] += weight[label[n], e] * near[n]
+            whole[n] += anyone * near[n]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_labels(label: Any, work: Work) -> float:
+    """Σ_n log P(t_n | x_n) of work.rows and work.log_w."""
+    weigh(work.log_w, label, work)
+    top, own, whole = work.by_row[0], work.by_row[1], work.by_row[2]
     total = 0.0
-    for n in range(n_rows):
-        k, top = label[n], rows[0, n]
-        for e in range(1, n_kernels):
-            top = max(top, rows[e, n])
-        own, whole = 0.0, 0.0
-        for e in range(n_kernels):
-            near[e] = math.exp(rows[e, n] - top)
-            own += weight[k, e] * near[e]
-            whole += anyone[e] * near[e]
-        if own < 1e-250:  # every kernel of its class is far away: once more from its own top
-            total += far_row(log_w[k], rows[:, n], top, near, anyone, slope[:, n], by_weight[k])
+    for n in range(label.shape[0]):
+        if own[n] < FAR:  # every kernel of its class is far away: once more from its own top
+            joint = work.log_w[label[n]] + work.rows[:, n]
+            high = joint.max()
+            total += high + math.log(np.exp(joint - high).sum()) - top[n] - math.log(whole[n])
         else:
-            total += math.log(own / whole)
-            for e in range(n_kernels):
-                share = weight[k, e] * near[e] / own
-                by_weight[k, e] += share
-                slope[e, n] = share - anyone[e] * near[e] / whole
-        for e in range(n_kernels):
-            seen[e] += near[e] / whole
-    for k in range(weight.shape[0]):
-        by_weight[k] -= weight[k] * seen
+            total += math.log(own[n] / whole[n])
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def far_row(
-    log_w: Any, row: Any, top: float, near: Any, anyone: Any, slope: Any, by_weight: Any
-) -> float:
-    """Give a row's log P(t | x) where it would underflow."""
-    joint = log_w + row
-    high = joint.max()
-    own = np.exp(joint - high)
-    own_sum, whole = own.sum(), (anyone * near).sum()
-    for e in range(row.shape[0]):
-        by_weight[e] += own[e] / own_sum
-        slope[e] = own[e] / own_sum - anyone[e] * near[e] / whole
-    return float(high + math.log(own_sum) - top - math.log(whole))
+def label_slopes(label: Any, work: Work) -> None:
+    """Fill G and the derivatives by log P_k w_kd, right after `log_labels`."""
+    n_kernels, n_rows = work.rows.shape
+    weight = np.exp(work.log_w)
+    own, whole = work.by_row[1], work.by_row[2]
+    per_own, per_whole = work.by_row[0], work.by_row[3]
+    for n in range(n_rows):
+        per_own[n], per_whole[n] = 1.0 / own[n], 1.0 / whole[n]
+    work.by_weight[:] = 0.0
+    for e in range(n_kernels):
+        near, slope = work.near[e], work.slope[e]
+        for n in range(n_rows):
+            slope[n] = weight[label[n], e] * near[n] * per_own[n]
+    for n in range(n_rows):
+        if own[n] < FAR:
+            joint = work.log_w[label[n]] + work.rows[:, n]
+            share = np.exp(joint - joint.max())
+            work.slope[:, n] = share / share.sum()
+    for e in range(n_kernels):
+        near, slope, seen, anyone = work.near[e], work.slope[e], 0.0, weight[:, e].sum()
+        for n in range(n_rows):
+            work.by_weight[label[n], e] += slope[n]
+        for n in range(n_rows):
+            near[n] *= per_whole[n]
+            slope[n] -= anyone * near[n]
+        for n in range(n_rows):
+            seen += near[n]
+        for k in range(weight.shape[0]):
+            work.by_weight[k, e] -= weight[k, e] * seen
 
 
 # --- the density on the coordinates of HMC -----------------------------------------------------
@@ -197,7 +221,8 @@ def density(p: Problem, s: Point, q: Any, grad: Any, work: Work) -> float:
     n_classes, n_kernels = s.B.shape
     log_weights(s, work.log_w)
     fill_rows(p, s, -1, work.rows)
-    total = p.power * log_labels(p.label, work.log_w, work.rows, work.slope, work.by_weight)
+    total = p.power * log_labels(p.label, work)
+    label_slopes(p.label, work)
     at = n_classes
     for k in range(n_classes):
         whole = work.by_weight[k].sum()
