@@ -53,7 +53,7 @@ class ReversibleJump(MethodSettings):
         there for comparison.
     rungs
         Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
-        hand their states down. 1 is no tempering; None is 1 for the joint target, 8 for the
+        hand their states down. 1 is no tempering; None is 1 for the joint target, 14 for the
         conditional one.
     scouts
         Mixtures, joint target: short chains from starts of their own that each chain sends out

@@ -101,12 +101,8 @@ MODELS: dict[str, ModelEntry] = {
     "subset_classification": ModelEntry(
         "binary",
         "George & McCulloch 1993",
-        ("reversible_jump", "nuts"),
-        SUBSET_REASONS
-        | {
-            "exact": "the evidence of a subset has no closed form for two classes. "
-            "Use ReversibleJump()."
-        },
+        ("reversible_jump", "exact", "nuts"),
+        SUBSET_REASONS,
     ),
     "subset_regression": ModelEntry(
         "regression",

@@ -45,7 +45,7 @@ __all__ = [
     "run",
 ]
 
-PAPERS = ("qi2004", "tipping2001", "usps", "chu2006", "madelon", "mirzaei2017")
+PAPERS = ("qi2004", "tipping2001", "usps", "chu2006", "madelon", "mirzaei2017", "sykacek2000")
 DECIDES = ("ardvark", "numpy", "scipy", "scikit-learn")  # packages whose versions name a unit
 USUAL = 10  # partitions, unless fewer or all are asked for
 

@@ -35,6 +35,7 @@ PAPERS = {
     "chu2006": "evidence of the trigonometric SVM (Chu, Keerthi, Ong & Ghahramani 2006)",
     "madelon": "ranking and selection among 500 inputs (Chu et al. 2006)",
     "mirzaei2017": "the sample-feature machine's tables (Mirzaei et al. 2017)",
+    "sykacek2000": "input selection by reversible jump (Sykacek 2000)",
 }
 
 
@@ -48,9 +49,6 @@ class Study(NamedTuple):
 
 
 STUDIES: dict[str, Study] = {
-    "sykacek2000": Study(
-        "papers.sykacek2000", "input selection by reversible jump (Sykacek 2000)", [], ["wine"]
-    ),
     "samplers": Study(
         "speed.samplers",
         "effective draws per second of an ARD posterior",

@@ -41,7 +41,7 @@ from ardvark.models.mixture import MixturePrior
 
 __all__ = ["Drawn", "conditional_evidence", "sample_conditional", "states_of"]
 
-RUNGS, LEAPFROGS, LEAST_JUMPS = 8, 10, 10
+RUNGS, LEAPFROGS, LEAST_JUMPS = 14, 10, 10
 LEAST_HMC = 0.2  # acceptance of HMC below which it does not move
 _NAMES = (
     "included",

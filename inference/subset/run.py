@@ -8,6 +8,8 @@ been added to since is refused. The data are the graph's present ones.
 | `subset_regression` | integrated out | `collapsed.py` |
 | probit | integrated out, given the latent utilities | `collapsed.py` |
 | logit | proposed from the Laplace Gaussian of the target subset | `laplace.py` |
+| all subsets of a regression, exact evidences | integrated out | `enumerate.py` |
+| all subsets of a two-class model | importance sampling, errors told | `weigh.py` |
 
 In the tree `w` of an input that is out is 0, as `w_included` is: in the graph it is a draw from its
 prior that no data see, and a summary of it would be one of the prior. Where the draws must be draws
@@ -35,6 +37,7 @@ from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import RHAT_MAX, rhat_problems
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.subset import weigh
 from ardvark.inference.subset.collapsed import MOVES, Subsets, sample_collapsed
 from ardvark.inference.subset.enumerate import MOST_INPUTS, draw_given_subsets, enumerate_subsets
 from ardvark.inference.subset.kernels import FIXED, ONE_EACH, SHARED, Store
@@ -81,43 +84,90 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
 
 
 def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
-    """Enumerate all subsets of a regression, and draw from them."""
+    """Enumerate all subsets, and draw from them."""
     card, problem, fixed = _problem(model, settings.hyper)
+    two = card.link != "identity"
+    most = weigh.MOST_INPUTS if two else MOST_INPUTS
     reason = ""
-    if card.link != "identity":
-        reason = f"the evidence of a subset has no closed form with a {card.link} likelihood"
-    elif problem.slab != FIXED:
-        reason = f"it has none with slab={card.slab.kind!r} either: give the slab as a number"
-    elif problem.n_inputs > MOST_INPUTS:
-        reason = f"2^{problem.n_inputs} subsets are too many: the limit is {MOST_INPUTS} inputs"
+    if problem.n_inputs > most:
+        reason = f"2^{problem.n_inputs} subsets are too many: the limit is {most} inputs"
+    elif problem.slab != FIXED and not two:
+        reason = f"it has none with slab={card.slab.kind!r}: give the slab as a number"
     if reason:
         raise UnsupportedPair(
-            f"{name}: all subsets are enumerated, each with its exact evidence, and {reason}. "
+            f"{name}: all subsets are enumerated, each with its evidence, and {reason}. "
             "Use ReversibleJump()."
         )
-    rng = np.random.default_rng(run.seed)
     with progress(name, run.progressbar) as tick:
         tick("all subsets")
-        found = enumerate_subsets(problem)
-        which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
-    included = found.included[which]
-    shape = (run.chains, run.draws)
-    drawn = Store(
-        weights.reshape(*shape, -1),
-        included.reshape(*shape, -1),
-        np.broadcast_to(problem.alpha, (*shape, len(problem.alpha))),
-        sigma.reshape(shape),
-        *(np.empty(0),) * 3,
-    )
+        enumerated = _classes if two else _regression
+        drawn, table, evidence, problems = enumerated(card, problem, run)
     groups = _groups(model, card, drawn, "iid")
-    order = np.argsort(-found.probability, kind="stable")
-    known = Tally(found.included[order] != 0, found.probability[order], np.zeros(len(order)))
-    log_evidence = np.logaddexp.reduce(found.log_evidence, axis=1)[order]
-    groups["subsets"] = subsets_group(known, card.feature_names).assign(
-        log_evidence=("subset", log_evidence)
+    order = np.argsort(-table["probability"], kind="stable")
+    parts = ("included", "probability", "mcse")
+    included, probability, error = (table.pop(part)[order] for part in parts)
+    groups["subsets"] = subsets_group(
+        Tally(included != 0, probability, error), card.feature_names
+    ).assign({key: ("subset", values[order]) for key, values in table.items()})
+    groups["fit"] = xr.Dataset(evidence)
+    return groups, replace(_facts(fixed), problems=problems)
+
+
+type _Enumerated = tuple[Store, dict[str, Any], dict[str, float], list[str]]
+
+
+def _regression(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
+    """Exact evidences, independent draws."""
+    found = enumerate_subsets(problem)
+    rng, shape = np.random.default_rng(run.seed), (run.chains, run.draws)
+    which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
+    alpha = np.broadcast_to(problem.alpha, (*shape, len(problem.alpha)))
+    drawn = _store(shape, weights, found.included[which], alpha, sigma)
+    table = {
+        "probability": found.probability,
+        "mcse": np.zeros(len(found.probability)),
+        "included": found.included,
+        "log_evidence": np.logaddexp.reduce(found.log_evidence, axis=1),
+    }
+    return drawn, table, {"log_evidence": found.total}, []
+
+
+def _classes(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
+    """Evidences by importance sampling with their errors, EP's beside them."""
+    seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(2)]
+    found = weigh.weigh_subsets(problem, card.link, seeds[0])
+    shape = (run.chains, run.draws)
+    which, weights, alpha = weigh.draw_from_subsets(
+        problem, card.link, found, run.chains * run.draws, seeds[1]
     )
-    groups["fit"] = xr.Dataset({"log_evidence": found.total})
-    return groups, _facts(fixed)
+    drawn = _store(shape, weights, found.included[which], alpha, np.ones(len(which)))
+    worst = float(found.probability_error.max())
+    problems = []
+    if not worst <= weigh.MOST_ERROR:
+        problems = [
+            f"the probability of a subset has a standard error of {worst:.2g} (limit "
+            f"{weigh.MOST_ERROR}): the posterior of its weights is far from a Student-t"
+        ]
+    table = {
+        "probability": found.probability,
+        "mcse": found.probability_error,
+        "included": found.included,
+        "log_evidence": found.log_evidence,
+        "log_evidence_error": found.error,
+    }
+    numbers = {"log_evidence": found.total, "log_evidence_error": found.total_error}
+    if problem.slab == FIXED:
+        by_ep = weigh.ep_evidences(problem, card.link, found)
+        table["log_evidence_ep"] = by_ep
+        numbers["ep_difference"] = float(np.nanmax(np.abs(by_ep - found.log_evidence)))
+    return drawn, table, numbers, problems
+
+
+def _store(
+    shape: tuple[int, int], weights: Array, included: Any, alpha: Any, sigma: Array
+) -> Store:
+    weights, included, alpha = (part.reshape(*shape, -1) for part in (weights, included, alpha))
+    return Store(weights, included, alpha, sigma.reshape(shape), *(np.empty(0),) * 3)
 
 
 def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) -> xr.DataArray:

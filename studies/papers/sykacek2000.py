@@ -1,45 +1,57 @@
-"""Sykacek (2000), table 1: subsets of inputs by reversible jump on ionosphere, Pima and wine.
+"""Sykacek (2000), table 1 and figure 2: which inputs tell the classes apart, on three data sets.
 
-`python -m ardvark.studies.papers.sykacek2000 [names]` fits the training rows of each set with 15000
-sweeps a chain, as the paper does, and prints test accuracy, average and maximal number of inputs
-and the number of distinct subsets beside the published figures, and the agreement of chains: R-hat
-and the largest sd between chains of an input's inclusion. `--alone` has no leaps between the modes
-that other chains have found. `--speed` times one chain of each with either kind of proposals;
-`--targets` shows what the joint and the conditional target find relevant. `--conditional` fits
-under P(t | x, Θ, I), which is the paper's question; `--splits 4` takes as many splits,
-`--expected-inputs 5` another λ, which the paper does not state, and `--out rows.json` puts the
-lines into a file beside those that it has.
+    ardvark replicate sykacek2000 --only wine        # units that are not in the store yet
+    ardvark replicate sykacek2000 --list             # how much is there
+    python -m ardvark.studies.papers.sykacek2000 --rivals --store FOLDER     # n_a, n_b, binomial test
+    python -m ardvark.studies.papers.sykacek2000 --targets | --speed [sets]
+
+| experiment         | what                                                                          |
+|--------------------|-------------------------------------------------------------------------------|
+| set/conditional    | P(t | x, Θ, I): the paper's question, coherent (`target="conditional"`), λ = 1  |
+| set/conditional5   | the same, λ = 5: the paper does not state λ                                     |
+| set/joint          | the joint density with a background: coherent, another question                |
+| set/paper, paper4  | the paper's chain, without and with move (4), λ = 10: it has no joint target    |
+| set/mlp            | MLP with ARD priors, 25 hidden units                                           |
+
+15000 sweeps, a third of them burn-in, as in the paper; four chains of ours. A unit's number is its
+split: those of ionosphere and wine are not published, so seeded ones of the same sizes are taken (of
+125 wine samples, as in the paper); Pima has its own, and the number is a seed there. Numbers "in.x"
+are the probabilities of inclusion: the bars of figure 2.
 
 What differs. The paper's ratios lack a density for the inputs outside the subset, so its answer
-depends on units; here each has a background mixture, and the joint density makes an input relevant
-also when it only helps to describe the others. Subsets are therefore much larger than the paper's.
-The paper most likely had P(t | x, Θ) in its ratio and Gibbs updates of the joint density, a chain
-that has no target; `--conditional` has one.
-The splits of ionosphere and wine are not published; seeded ones of the same sizes are taken, of
-125 wine samples as in the paper.
-"""
+depends on units; the joint target has a background instead. Ours has h = 10/R² and a least width
+(`resolution`); the paper's chain has the paper's h on standardised inputs, and a resolution of 0.01,
+since without one a kernel on repeated values has no posterior.
+"""  # noqa: E501
 
 import json
+import math
 import time
 import warnings
 from argparse import ArgumentParser
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 import ardvark as av
-from ardvark.inference.mixture.background import mixture_evidence
+from ardvark.inference.mixture.background import Evidence, mixture_evidence
 from ardvark.inference.mixture.chains import run_chains
 from ardvark.inference.mixture.reading import read_mixture
 from ardvark.inference.mixture.run import conditional_posterior
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.samplers.chain_statistics import rhat
 from ardvark.models.subset import log_subset_prior
+from ardvark.studies.experiments import Experiment, Numbers, Store
+from ardvark.studies.papers.sykacek_rivals import accuracy, mlp_ard, paper_chain
 
-__all__ = ["SETS", "Published", "Row", "keep", "main", "replicate", "speed", "table", "targets"]
+__all__ = ["EXPERIMENTS", "SETS", "Published", "main", "mlp", "paper", "rbf", "rivals"]
+
+DRAWS = 500  # kept of each chain for predictions
+MOVED = (0.01, 0.99)  # inclusions beyond have too few changes for an R-hat
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,58 +60,36 @@ class Published:
 
     data: str
     n_kernels: int
+    h: float
     train: int
     test: int
     accuracy: float
     average: float
     maximum: int
     distinct: int  # "about", in 10000 sweeps
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Ours beside it; errors are standard errors, of the test rows and between chains."""
-
-    data: str
-    accuracy: float
-    accuracy_error: float
-    average: float
-    average_error: float
-    maximum: int
-    distinct: int
-    seconds: float
-    rhat: float  # the largest, of the size and of each input
-    between: float  # sd of an input's inclusion between chains, the largest
-    converged: bool
-    problems: str
-    target: str = "joint"
-    expected_inputs: float = 1.0
-    split: int = 1
-    chains: int = 4
-    sweeps: int = 15000
-    rhat_size: float = float("nan")
-    inclusion: tuple[float, ...] = ()
+    n_a: int
+    mlp: float
+    n_b: int
 
 
 SETS = {
-    "ionosphere": Published("ionosphere", 6, 175, 176, 91.5, 4.3, 9, 500),
-    "pima": Published("ripley_pima", 3, 200, 332, 78.9, 4.0, 7, 60),
-    "wine": Published("wine", 3, 62, 63, 100.0, 4.4, 8, 500),
+    "ionosphere": Published("ionosphere", 6, 0.5, 175, 176, 91.5, 4.3, 9, 500, 11, 95.5, 4),
+    "pima": Published("ripley_pima", 3, 0.16, 200, 332, 78.9, 4.0, 7, 60, 11, 79.8, 8),
+    "wine": Published("wine", 3, 0.28, 62, 63, 100.0, 4.4, 8, 500, 0, 96.8, 2),
 }
 
 
-def replicate(
-    name: str,
-    *,
-    seed: int = 1,
+def rbf(
+    number: int,
+    data: str,
+    target: str,
+    expected_inputs: float,
+    sweeps: int = 15000,
     chains: int = 4,
-    target: str = "joint",
-    expected_inputs: float = 1.0,
-    **settings: Any,
-) -> Row:
-    """Fit one set and give its line."""
-    published = SETS[name]
-    X, t, train, test = _split(published, seed)
+) -> Numbers:
+    """Our chains on one split."""
+    published = SETS[data]
+    X, t, train, test = _split(published, number + 1)
     model = av.models.rbf_mixture(
         X[train],
         t[train],
@@ -108,53 +98,142 @@ def replicate(
         expected_inputs=expected_inputs,
     )
     begin = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", av.errors.ConvergenceWarning)
-        tree = av.fit(
-            model,
-            av.ReversibleJump(**settings),
-            draws=500,
-            chains=chains,
-            random_seed=seed,
-            progressbar=False,
-        )
+    tree = av.fit(
+        model,
+        av.ReversibleJump(sweeps=sweeps),
+        draws=DRAWS,
+        chains=chains,
+        random_seed=number + 1,
+        progressbar=False,
+    )
     seconds = time.process_time() - begin
     probability = av.predict(model, tree, X[test])
     right = probability["class"].values[probability.values.argmax(axis=1)] == t[test]
-    size = tree.sample_stats["n_inputs"].values
-    included = tree["subsets"].included.values
-    by_chain = tree["posterior"]["included"].values.mean(axis=1)
-    return Row(
-        name,
-        100 * float(right.mean()),
-        100 * float(right.std() / np.sqrt(len(right))),
-        float(size.mean()),
-        float(size.mean(axis=1).std(ddof=1) / np.sqrt(chains)) if chains > 1 else float("nan"),
-        int(included.sum(axis=1).max()),
-        len(included),
-        seconds,
-        float(json.loads(tree.attrs["sampler"]).get("rhat_max", float("nan"))),
-        float(by_chain.std(axis=0, ddof=1).max()) if chains > 1 else float("nan"),
-        bool(tree.attrs["converged"]),
-        str(tree.attrs["problems"]),
-        target,
-        expected_inputs,
-        seed,
-        chains,
-        av.ReversibleJump(**settings).sweeps,
-        float(rhat(size[:, :, None].astype(float))[0]) if chains > 1 else float("nan"),
-        tuple(tree["fit"].inclusion.values.round(3).tolist()),
+    included = tree["posterior"]["included"].values.astype(float)
+    share = included.mean(axis=(0, 1))
+    moving = included[:, :, (share > MOVED[0]) & (share < MOVED[1])]
+    return _scores(right, tree["fit"].inclusion.values, X.feature_names) | {
+        "average": included.sum(axis=2).mean(),
+        "maximum": int(tree["subsets"].included.values.sum(axis=1).max()),
+        "distinct": tree["subsets"].sizes["subset"],
+        "rhat_size": _worst(included.sum(axis=2)[:, :, None]),
+        "rhat_inclusion": _worst(moving),
+        "between": included.mean(axis=1).std(axis=0, ddof=1).max() if chains > 1 else None,
+        "seconds_a_chain": seconds / chains,
+        "converged": int(tree.attrs["converged"]),
+    }
+
+
+def _worst(values: Any) -> float | None:
+    """The largest R-hat; None of a single chain."""
+    if len(values) < 2 or values.shape[2] == 0:
+        return None
+    found = np.asarray(rhat(values))
+    return float(np.max(found[np.isfinite(found)], initial=1.0))
+
+
+def _scores(right: Any, inclusion: Any, names: Any) -> Numbers:
+    share = float(np.mean(right))
+    bars = {f"in.{name}": float(p) for name, p in zip(names, inclusion, strict=True)}
+    return {
+        "accuracy": 100 * share,
+        "accuracy_se": 100 * math.sqrt(share * (1 - share) / len(right)),
+        "wrong": np.flatnonzero(~np.asarray(right)).tolist(),
+    } | bars
+
+
+def paper(
+    number: int, data: str, expected_inputs: float, move_4: bool, sweeps: int = 15000
+) -> Numbers:
+    """The paper's own chain on one split: no joint target, see `sykacek_rivals.py`."""
+    published = SETS[data]
+    X, t, train, test = _split(published, number + 1)
+    scaled = av.standardise(X[train])
+    model = av.models.rbf_mixture(
+        scaled,
+        t[train],
+        n_kernels=published.n_kernels,
+        h=published.h,
+        resolution=0.01,
+        expected_inputs=expected_inputs,
     )
+    read = read_mixture(model, "reversible_jump", av.ReversibleJump())
+    nothing = np.zeros(len(read.z))
+    begin = time.process_time()
+    chain = paper_chain(
+        read.problem(Evidence(nothing, nothing)), read.prior.n_classes, published.n_kernels,
+        sweeps, DRAWS, number + 1, move_4,
+    )  # fmt: skip
+    seconds = time.process_time() - begin
+    centre, spread = (np.asarray(X[train]).mean(axis=0), np.asarray(X[train]).std(axis=0))
+    z = read.scale.to_z((np.asarray(X[test]) - centre) / spread)
+    classes, label = np.unique(t, return_inverse=True)
+    assert len(classes) == read.prior.n_classes
+    right = accuracy(chain, z, label[test])
+    size = chain.visited.sum(axis=1)
+    return _scores(right, chain.visited.mean(axis=0), X.feature_names) | {
+        "average": size.mean(),
+        "maximum": int(size.max()),
+        "distinct": len(np.unique(chain.visited, axis=0)),
+        "births_accepted": chain.accepted[0],
+        "seconds_a_chain": seconds,
+    }
 
 
-def keep(row: Row, path: Path) -> None:
-    """Put a line into a file of lines, in the place of the same one of before."""
-    rows = json.loads(path.read_text()) if path.exists() else []
-    line = {key: None if value != value else value for key, value in asdict(row).items()}
-    same = ("data", "target", "expected_inputs", "split", "sweeps", "chains")
-    rows = [old for old in rows if any(old[key] != line[key] for key in same)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([*rows, line], indent=1) + "\n")
+def mlp(number: int, data: str, hidden: int = 25, draws: int = 300, chains: int = 2) -> Numbers:
+    """The MLP with ARD priors on one split."""
+    X, t, train, test = _split(SETS[data], number + 1)
+    values = np.asarray(X, float)
+    z = (values - values[train].mean(axis=0)) / values[train].std(axis=0)
+    label = np.unique(t, return_inverse=True)[1]
+    begin = time.process_time()
+    found = mlp_ard(
+        z[train], label[train], z[test], hidden=hidden, draws=draws, chains=chains, seed=number + 1
+    )
+    right = found["probability"].argmax(axis=1) == label[test]
+    scores = _scores(right, found["relevance"], X.feature_names)
+    return {name.replace("in.", "scale."): value for name, value in scores.items()} | {
+        "rhat": found["rhat"],
+        "divergences": found["divergences"],
+        "seconds": time.process_time() - begin,
+    }
+
+
+def _experiments() -> tuple[Experiment, ...]:
+    found = []
+    for data in SETS:
+        splits = 1 if data == "pima" else 10
+        for name, target, expected in (
+            ("conditional", "conditional", 1.0),
+            ("conditional5", "conditional", 5.0),
+            ("joint", "joint", 1.0),
+        ):
+            settings = {"data": data, "target": target, "expected_inputs": expected}
+            found.append(Experiment(f"{data}/{name}", "table 1", rbf, settings, splits))
+        for name, move_4 in (("paper", False), ("paper4", True)):
+            asked = {"data": data, "expected_inputs": 10.0, "move_4": move_4}
+            found.append(Experiment(f"{data}/{name}", "table 1", paper, asked, 10))
+        found.append(Experiment(f"{data}/mlp", "table 1", mlp, {"data": data}, splits))
+    return tuple(found)
+
+
+EXPERIMENTS = _experiments()
+
+
+def rivals(store: Store) -> list[dict[str, Any]]:
+    """n_a, n_b and p of the binomial test, for each split on which both have been run."""
+    units = {e.name: e.units(e.full) for e in EXPERIMENTS}
+    found = []
+    for data in SETS:
+        for a, b in zip(units[f"{data}/conditional"], units[f"{data}/mlp"], strict=True):
+            one, other = store.get(a), store.get(b)
+            if not one or not other or "wrong" not in one or "wrong" not in other:
+                continue
+            ours, theirs = set(one["wrong"]), set(other["wrong"])
+            n_a, n_b = len(ours - theirs), len(theirs - ours)
+            p = binomtest(n_a, n_a + n_b).pvalue if n_a + n_b else 1.0
+            found.append({"data": data, "split": a.number, "n_a": n_a, "n_b": n_b, "p": p})
+    return found
 
 
 def _split(published: Published, seed: int) -> tuple[Any, Any, Any, Any]:
@@ -167,25 +246,6 @@ def _split(published: Published, seed: int) -> tuple[Any, Any, Any, Any]:
         test = order[published.train : published.train + published.test]
     varies = np.ptp(np.asarray(data.X)[train], axis=0) > 0
     return data.X[:, varies], np.asarray(data.t), train, test
-
-
-def table(rows: list[Row]) -> str:
-    """Lines of text, ours and the paper's."""
-    lines = [
-        "set         accuracy (paper)      inputs (paper)    max (paper)  subsets (paper)"
-        "  CPU s  R-hat  sd between"
-    ]
-    for row in rows:
-        p = SETS[row.data]
-        lines.append(
-            f"{row.data:<11} {row.accuracy:5.1f}({row.accuracy_error:.1f}) ({p.accuracy:.1f})"
-            f"  {row.average:6.2f}({row.average_error:.2f}) ({p.average:.1f})"
-            f"  {row.maximum:>3} ({p.maximum})  {row.distinct:>5} ({p.distinct})"
-            f"  {row.seconds:6.1f}  {row.rhat:.3f}  {row.between:.3f}"
-            f"  {row.target}, λ {row.expected_inputs:g}, split {row.split}"
-            f"  {'' if row.converged else row.problems}"
-        )
-    return "\n".join(lines)
 
 
 def targets(seed: int = 1, rows: int = 60) -> str:
@@ -259,38 +319,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Run what the command line asks for."""
     parser = ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("names", nargs="*", choices=[*SETS, []], metavar="set")
-    for flag in ("--speed", "--targets", "--alone", "--conditional"):
+    for flag in ("--speed", "--targets", "--rivals"):
         parser.add_argument(flag, action="store_true")
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--first-split", type=int, default=1)
-    parser.add_argument("--sweeps", type=int, default=15000)
-    parser.add_argument("--expected-inputs", type=float, default=1.0)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--store", type=Path)
     asked = parser.parse_args(arguments)
     if asked.targets:
         print(targets())  # noqa: T201
-        return
-    settings: dict[str, Any] = {"sweeps": asked.sweeps} | ({"scouts": 0} if asked.alone else {})
-    target = "conditional" if asked.conditional else "joint"
-    first = 0  # line of the table: the heading once
-    for name in asked.names or SETS:
-        if asked.speed:
-            for proposals in ("data", "prior"):
-                found = speed(name, proposals)
-                print(name, proposals, {k: round(v, 3) for k, v in found.items()})  # noqa: T201
-            continue
-        for split in range(asked.first_split, asked.first_split + asked.splits):
-            row = replicate(
-                name,
-                seed=split,
-                target=target,
-                expected_inputs=asked.expected_inputs,
-                **settings,
-            )
-            print("\n".join(table([row]).splitlines()[first:]), flush=True)  # noqa: T201
-            first = 1
-            if asked.out is not None:
-                keep(row, asked.out)
+    if asked.rivals:
+        for line in rivals(Store(asked.store)):
+            print(json.dumps(line))  # noqa: T201
+    for name in (asked.names or SETS) if asked.speed else ():
+        for proposals in ("data", "prior"):
+            found = speed(name, proposals)
+            print(name, proposals, {k: round(v, 3) for k, v in found.items()})  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -12,7 +12,13 @@ draws count:
     mass     mean squared gradient of a coordinate, by input and averaged over its kernels: the mean
              of minus the second derivative; inputs seldom visited borrow from all others
     chance   of an input to be tried, by how often it was in a subset, on any rung
-    powers   so that all neighbours exchange states equally often, from 1 to LEAST_POWER
+    powers   so that all neighbours exchange states equally often, from MIDDLE to LEAST_POWER
+
+Of a ladder of four rungs or more half stand between 1 and MIDDLE, evenly. Narrow modes, of few
+kernels that fit many labels, form there: they are entered so seldom that the mean share of exchanges
+does not show them, and each rung is one more chance to enter and to leave. On 175 rows of ionosphere
+ladders of equal shares went up and down every 120 sweeps, and chains still stayed in such modes for
+thousands.
 
 Chains start from the prior, with subsets of all sizes; the power of the likelihood rises in the
 first third of the tuning, so that each finds its own mode.
@@ -50,6 +56,7 @@ from ardvark.inference.sites.arrays import Array, Index, Mask
 __all__ = ["ConditionalChain", "Effort", "run_conditional_chains", "sweep"]
 
 TARGET = 0.8  # acceptance of HMC
+MIDDLE = 0.55  # power above which half of the rungs of a long ladder are
 LEAST_POWER = 0.1  # of the last rung, and where a chain without a ladder begins
 UNIFORM = 0.5  # share of the choices of an input that do not look at how often it was in
 BORROWED = 20.0  # gradients that an input borrows from all others
@@ -144,9 +151,7 @@ class _Walker:
             np.zeros(2),
         )
         work = make_work(n_classes, n_kernels, n_inputs, n_rows)
-        run_rungs(
-            self.rng, self.p, self.points, self.ladder, effort, tuning, record, work, watch
-        )
+        run_rungs(self.rng, self.p, self.points, self.ladder, effort, tuning, record, work, watch)
         go_on(watch)
         if not np.isfinite(record.log_t).all():
             raise InputError(
@@ -188,7 +193,10 @@ def _begin(
         np.zeros((rungs, n_inputs + 1, 2)),
         np.zeros((rungs, n_inputs + 1)),
     )
-    powers = LEAST_POWER ** np.linspace(0.0, 1.0, rungs)
+    held = held_gaps(rungs)
+    above = np.linspace(1.0, MIDDLE, held + 1) if held else np.ones(1)
+    below = above[-1] * (LEAST_POWER / above[-1]) ** np.linspace(0.0, 1.0, rungs - held)
+    powers = np.concatenate([above[:-1], below])
     return _Walker(rng, p, points, Ladder(metrics, powers, np.full(n_inputs, 1.0 / n_inputs)))
 
 
@@ -319,9 +327,7 @@ def run_rungs(
             exchange_states(rng, powers, place, energy, swaps)
             record.swaps[:] += swaps
             if tuning and rungs > 1:
-                gap = np.log(powers[:-1] / powers[1:])
-                gap *= np.exp((swaps - swaps.mean()) / math.sqrt(i - rise + 1.0))
-                powers[1:] = LEAST_POWER ** (np.cumsum(gap) / gap.sum())
+                move_powers(powers, swaps, 1.0 / math.sqrt(i - rise + 1.0))
         here = one_point(points, place[0])
         record.visited[i] = here.on
         record.log_t[i] = energy[0]
@@ -329,6 +335,22 @@ def run_rungs(
             copy_point(here, one_point(record.stored, kept))
             kept += 1
     reorder(points, place)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def move_powers(powers: Any, swaps: Any, gain: float) -> None:
+    """Widen gaps whose neighbours exchange states more often than others, below MIDDLE."""
+    held = held_gaps(powers.shape[0])
+    gap = np.log(powers[held:-1] / powers[held + 1 :])
+    gap *= np.exp(gain * (swaps[held:] - swaps[held:].mean()))
+    least = LEAST_POWER / powers[held]
+    powers[held + 1 :] = powers[held] * least ** (np.cumsum(gap) / gap.sum())
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def held_gaps(rungs: int) -> int:
+    """Gaps above MIDDLE: half of a long ladder."""
+    return rungs // 2 if rungs >= 4 else 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

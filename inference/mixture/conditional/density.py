@@ -110,7 +110,7 @@ def fill_rows(p: Problem, s: Point, without: int, rows: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def weigh(log_w: Any, label: Any, work: Work) -> None:
-    """Fill near = exp(rows - top), own = Σ_d w_td near_d and whole = Σ_kd P_k w_kd near_d, by row."""
+    """Fill near = exp(rows - top), own = Σ_d w_td near_d, whole = Σ_kd P_k w_kd near_d by row."""
     n_kernels, n_rows = work.rows.shape
     weight = np.exp(log_w)
     top, own, whole = work.by_row[0], work.by_row[1], work.by_row[2]

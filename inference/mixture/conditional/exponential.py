@@ -2,9 +2,9 @@
 
     e^x = 2^k e^r,    k = x / log 2 rounded,    |r| <= log 2 / 2
 
-The polynomial is Taylor's up to r^12, whose rest is 2e-16 of its value. k is read from the last bits
-of x / log 2 + 1.5 2^52, where a number has no digits behind the point. Numbers below LOWEST count as
-LOWEST: sums of such terms are 0 beside any other.
+The polynomial is Taylor's up to r^12, whose rest is 2e-16 of its value. k is read from the last
+bits of x / log 2 + 1.5 2^52, where a number has no digits behind the point. Numbers below LOWEST
+count as LOWEST: sums of such terms are 0 beside any other.
 """
 
 import math

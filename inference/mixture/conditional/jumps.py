@@ -52,7 +52,16 @@ from ardvark.inference.mixture.kernels import (
     rate_proposal,
 )
 
-__all__ = ["MOVES", "TRIES", "Coefficients", "choice_ratio", "draw_new", "jump", "jump_ratio", "log_v"]
+__all__ = [
+    "MOVES",
+    "TRIES",
+    "Coefficients",
+    "choice_ratio",
+    "draw_new",
+    "jump",
+    "jump_ratio",
+    "log_v",
+]
 
 MOVES = ("birth", "death", "exchange", "renewal")
 TRIES = (0.3, 0.3, 0.3, 0.1)  # how often each is tried; births as often as deaths

@@ -106,7 +106,9 @@ def copied(s: Point) -> Point:
 
 
 def test_exponentials_are_those_of_numpy():
-    x = np.concatenate([-np.logspace(-300, 2.9, 2000), np.linspace(-710, 700, 5000), [0.0, -np.inf]])
+    x = np.concatenate(
+        [-np.logspace(-300, 2.9, 2000), np.linspace(-710, 700, 5000), [0.0, -np.inf]]
+    )
     found = x.copy()
     exponentials(found, np.empty_like(x))
     np.testing.assert_allclose(found, np.exp(np.maximum(x, LOWEST)), rtol=1e-15)

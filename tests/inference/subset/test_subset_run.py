@@ -161,8 +161,8 @@ def test_other_data_on_the_same_graph():
 
 
 def test_what_is_not_there_is_refused():
-    with pytest.raises(UnsupportedPair, match="no closed form"):
-        av.fit(two_classes(), "exact", **SHORT)
+    with pytest.raises(UnsupportedPair, match="the limit is 12 inputs"):
+        av.fit(two_classes(40, 13), "exact", **SHORT)
     with pytest.raises(UnsupportedPair, match="slab='ard'"):
         av.fit(regression(slab="ard"), "exact", **SHORT)
     with pytest.raises(UnsupportedPair, match="limit is 15"):
