@@ -15,5 +15,6 @@ date, versions, seeds, counts and CPU seconds; `docs/validation/` shows these fi
     jumps.py        every jump there and back
     references.py   reference posteriors by posteriordb's rule
     certificate.py  whether an approximation knows how far off it is
+    sbc_conditional_mixture.py  calibration of the mixture under P(t | x), by its own arrays
     lane.py         what lanes have in common; __main__.py runs them
 """

@@ -11,7 +11,14 @@ from ardvark.commands.studies import store_folder
 from ardvark.studies.experiments import Store
 from ardvark.studies.validation.lane import RESULTS, Lane, fill, write_lane
 
-LANES = ("calibration", "kernels", "jumps", "references", "certificate")
+LANES = (
+    "calibration",
+    "kernels",
+    "jumps",
+    "references",
+    "certificate",
+    "sbc_conditional_mixture",
+)
 
 
 def lane_of(name: str) -> Lane:

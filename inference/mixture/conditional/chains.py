@@ -15,10 +15,10 @@ draws count:
     powers   so that all neighbours exchange states equally often, from MIDDLE to LEAST_POWER
 
 Of a ladder of four rungs or more half stand between 1 and MIDDLE, evenly. Narrow modes, of few
-kernels that fit many labels, form there: they are entered so seldom that the mean share of exchanges
-does not show them, and each rung is one more chance to enter and to leave. On 175 rows of ionosphere
-ladders of equal shares went up and down every 120 sweeps, and chains still stayed in such modes for
-thousands.
+kernels that fit many labels, form there: they are entered so seldom that the mean share of
+exchanges does not show them, and each rung is one more chance to enter and to leave. On 175 rows of
+ionosphere ladders of equal shares went up and down every 120 sweeps, and chains still stayed in
+such modes for thousands.
 
 Chains start from the prior, with subsets of all sizes; the power of the likelihood rises in the
 first third of the tuning, so that each finds its own mode.
@@ -53,7 +53,7 @@ from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index, Mask
 
-__all__ = ["ConditionalChain", "Effort", "run_conditional_chains", "sweep"]
+__all__ = ["ConditionalChain", "Effort", "first_points", "run_conditional_chains", "sweep"]
 
 TARGET = 0.8  # acceptance of HMC
 MIDDLE = 0.55  # power above which half of the rungs of a long ladder are
@@ -177,16 +177,25 @@ def _room(number: int, n_classes: int, n_kernels: int, n_inputs: int) -> Point:
     )
 
 
+def first_points(
+    rng: np.random.Generator, p: Problem, n_classes: int, n_kernels: int, on: Mask, number: int
+) -> Point:
+    """Points with these inputs, coefficients from the prior."""
+    points = _room(number, n_classes, n_kernels, len(p.z))
+    points.on[:] = on
+    points.A[:] = np.log(rng.gamma(1.0, size=points.A.shape))
+    points.B[:] = np.log(rng.gamma(1.0, size=points.B.shape))
+    fill_points(rng, p, points)
+    return points
+
+
 def _begin(
     rng: np.random.Generator, p: Problem, n_classes: int, n_kernels: int, share: float, rungs: int
 ) -> _Walker:
     """Begin with about that share of the inputs, coefficients from the prior."""
     n_inputs = len(p.z)
-    points = _room(rungs, n_classes, n_kernels, n_inputs)
-    points.on[:] = rng.random((rungs, n_inputs)) < share
-    points.A[:] = np.log(rng.gamma(1.0, size=points.A.shape))
-    points.B[:] = np.log(rng.gamma(1.0, size=points.B.shape))
-    fill_points(rng, p, points)
+    on = rng.random((rungs, n_inputs)) < share
+    points = first_points(rng, p, n_classes, n_kernels, on, rungs)
     metrics = Metric(
         np.full((rungs, 1), 0.3) * np.array([1.0, 0.0, 0.0]),
         np.full((rungs, n_inputs + 1, 2), 4.0),
