@@ -92,7 +92,11 @@ METHODS: dict[str, MethodEntry] = {
         "vb.vb",
         "VB",
         "vb",
-        {"sites": "vb.run:fit_vb", "sample_feature": "sample_feature.run:fit_vb"},
+        {
+            "sites": "vb.run:fit_vb",
+            "sample_feature": "sample_feature.run:fit_vb",
+            "mixture": "mixture.run_given:fit_mean_field",
+        },
         {"softmax": _TWO_CLASSES},
     ),
     "exact": MethodEntry(

@@ -58,6 +58,7 @@ __all__ = ["BACKGROUNDS", "TARGETS", "MixtureCard", "MixturePrior", "rbf_mixture
 
 BACKGROUNDS = ("mixture", "gaussian")
 TARGETS = ("joint", "conditional")
+KERNEL_PARTS = ("class", "kernel", "kernel_mean", "kernel_precision")  # in the order of the logp
 MOST_KERNELS = 10**7  # over all classes and inputs: beyond it memory ends before the build
 LOG_2_PI = np.array(np.log(2 * np.pi))  # an array: a Python float is kept in 32 bits
 
@@ -161,20 +162,7 @@ def rbf_mixture(
             _observe_joint(labels, parts, included, data)
         else:
             _observe_labels(labels, parts, included, data)
-    remember(
-        model,
-        MixtureCard(
-            "rbf_mixture",
-            "multiclass",
-            inputs.feature_names,
-            classes,
-            inputs.scaling,
-            _new_data,
-            family="mixture",
-            prior=prior,
-            target=target,
-        ),
-    )
+    remember(model, _card(inputs, classes, prior, target))
     return model
 
 
@@ -202,13 +190,11 @@ def _given_subset(
         data = pm.Data("X", np.asarray(inputs), dims=("row", "feature"))
         labels = pm.Data("label", label, dims="row")
         parts = _class_variables(own) | _kernel_variables(own, "kernel", "kernel", "used")
-        on = np.ones(len(chosen), int)
         if target == "joint":
-            order = ("class", "kernel", "kernel_mean", "kernel_precision")
             pm.CustomDist(
                 "x",
                 labels,
-                *(parts[name] for name in order),
+                *(parts[name] for name in KERNEL_PARTS),
                 logp=_used_logp,
                 dist=_used_draw,
                 signature="(),(k),(k,d),(i,d),(i,d)->(i)",
@@ -217,24 +203,25 @@ def _given_subset(
                 dims=("row", "used"),
             )
         else:
-            _observe_labels(labels, parts, on, data[:, columns])
-    remember(
-        model,
-        MixtureCard(
-            "rbf_mixture",
-            "multiclass",
-            inputs.feature_names,
-            classes,
-            inputs.scaling,
-            _new_data,
-            family="mixture",
-            prior=prior,
-            target=target,
-            included=chosen,
-            more_methods=("nuts", "smc"),
-        ),
-    )
+            _observe_labels(labels, parts, np.ones(len(chosen), int), data[:, columns])
+    more = ("nuts", "smc", "vb") if target == "joint" else ("nuts", "smc")
+    card = _card(inputs, classes, prior, target)
+    remember(model, replace(card, included=chosen, more_methods=more))
     return model
+
+
+def _card(inputs: Inputs, classes: Any, prior: MixturePrior, target: str) -> MixtureCard:
+    return MixtureCard(
+        "rbf_mixture",
+        "multiclass",
+        inputs.feature_names,
+        classes,
+        inputs.scaling,
+        _new_data,
+        family="mixture",
+        prior=prior,
+        target=target,
+    )
 
 
 def _chosen(included: Any, inputs: Inputs) -> tuple[int, ...]:
@@ -369,10 +356,7 @@ def _background_probability(prior: MixturePrior) -> Any:
 
 
 def _observe_joint(labels: Any, parts: dict[str, Any], included: Any, data: Any) -> None:
-    order = (
-        "class", "kernel", "kernel_mean", "kernel_precision",
-        "background", "background_mean", "background_precision",
-    )  # fmt: skip
+    order = (*KERNEL_PARTS, "background", "background_mean", "background_precision")
     pm.CustomDist(
         "x",
         labels,
@@ -390,17 +374,22 @@ def _observe_joint(labels: Any, parts: dict[str, Any], included: Any, data: Any)
 def _joint_logp(
     x: Any, label: Any, P: Any, w: Any, mean: Any, tau: Any, v: Any, mean0: Any, tau0: Any, on: Any
 ) -> Any:
-    joint = _log_classes(x, P, w, mean, tau, on)
-    known = pt.take_along_axis(joint, pt.maximum(label, 0)[:, None], axis=1)[:, 0]
-    row = pt.switch(label < 0, _logsumexp(joint), known)  # Syk00 (2)
+    row = _row_logp(label, _log_classes(x, P, w, mean, tau, on))
     background = _logsumexp(pt.log(v) + _log_normal(x, mean0, tau0))
     return row + (background * (1 - on)).sum(axis=-1)
 
 
 def _used_logp(x: Any, label: Any, P: Any, w: Any, mean: Any, tau: Any) -> Any:
-    joint = _log_classes(x, P, w, mean, tau, None)
-    known = pt.take_along_axis(joint, pt.maximum(label, 0)[:, None], axis=1)[:, 0]
-    return pt.switch(label < 0, _logsumexp(joint), known)  # Syk00 (2)
+    return _row_logp(label, _log_classes(x, P, w, mean, tau, None))
+
+
+def _row_logp(label: Any, joint: Any) -> Any:
+    """Log density of each row: of its class and inputs, or of its inputs if it is unlabelled."""
+    return pt.switch(label < 0, _logsumexp(joint), _of_own_class(label, joint))  # Syk00 (2)
+
+
+def _of_own_class(label: Any, joint: Any) -> Any:
+    return pt.take_along_axis(joint, pt.maximum(label, 0)[:, None], axis=1)[:, 0]
 
 
 def _used_draw(label: Any, P: Any, w: Any, mean: Any, tau: Any, size: Any) -> Any:
@@ -413,9 +402,7 @@ def _joint_draw(
     label: Any, P: Any, w: Any, mean: Any, tau: Any, v: Any, mean0: Any, tau0: Any, on: Any,
     size: Any,
 ) -> Any:  # fmt: skip
-    k = pt.switch(label < 0, pm.Categorical.dist(p=P, shape=label.shape), label)
-    d = pm.Categorical.dist(p=w[k])
-    inside = pm.Normal.dist(mean.T[d], tau.T[d] ** -0.5)
+    inside = _used_draw(label, P, w, mean, tau, size)
     z = pm.Categorical.dist(p=v, shape=inside.shape)
     column = pt.arange(mean0.shape[0])
     outside = pm.Normal.dist(mean0[column, z], tau0[column, z] ** -0.5)
@@ -423,11 +410,10 @@ def _joint_draw(
 
 
 def _observe_labels(labels: Any, parts: dict[str, Any], included: Any, data: Any) -> None:
-    order = ("class", "kernel", "kernel_mean", "kernel_precision")
     pm.CustomDist(
         "t",
         data,
-        *(parts[name] for name in order),
+        *(parts[name] for name in KERNEL_PARTS),
         included,
         logp=_label_logp,
         dist=_label_draw,
@@ -440,8 +426,7 @@ def _observe_labels(labels: Any, parts: dict[str, Any], included: Any, data: Any
 
 def _label_logp(label: Any, x: Any, P: Any, w: Any, mean: Any, tau: Any, on: Any) -> Any:
     joint = _log_classes(x, P, w, mean, tau, on)
-    known = pt.take_along_axis(joint, pt.maximum(label, 0)[:, None], axis=1)[:, 0]
-    return pt.switch(label < 0, 0, known - _logsumexp(joint))
+    return pt.switch(label < 0, 0, _of_own_class(label, joint) - _logsumexp(joint))
 
 
 def _label_draw(x: Any, P: Any, w: Any, mean: Any, tau: Any, on: Any, size: Any) -> Any:

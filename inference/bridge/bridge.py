@@ -20,8 +20,8 @@ The error is one of log Z to first order; it knows nothing of a mode that no dra
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
@@ -35,6 +35,16 @@ LogDensity = Callable[[Array], Array]  # (n, d) -> (n,)
 Effective = Callable[[Array], float]  # a quantity (chain, draw) -> its effective number of draws
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10  # of log Z
+
+
+class Orders(Protocol):
+    """Linear maps of a vector that keep volumes, and that a density does not see."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def moved(self, x: Array) -> Iterable[Array]:
+        """Give draws (n, d) under each of them."""
 
 
 class Bridged(NamedTuple):
@@ -53,8 +63,12 @@ def bridge_evidence(
     *,
     effective: Effective,
     warp: bool = False,
+    orders: Orders | None = None,
 ) -> Bridged:
-    """Estimate log Z of exp(log_density) from draws (chain, draw, d) of its normalised density."""
+    """Estimate log Z of exp(log_density) from draws (chain, draw, d) of its normalised density.
+
+    `orders`: maps that the density does not see, which the proposal then does not see either.
+    """
     half = draws.shape[1] // 2
     size = draws.shape[2]
     fitted = draws[:, :half].reshape(-1, size)
@@ -64,7 +78,7 @@ def bridge_evidence(
             f"{2 * len(fitted)} draws are too few to fit a Gaussian in {size} dimensions: "
             f"draw at least {4 * size + 4}"
         )
-    q = Proposal(fitted)
+    q = Proposal(fitted, orders)
     target = Symmetric(log_density, q.mean) if warp else log_density
 
     def log_ratio(x: Array) -> Array:
@@ -79,9 +93,13 @@ def bridge_evidence(
 
 
 class Proposal:
-    """The Gaussian with mean and covariance of draws (n, d)."""
+    """The Gaussian with mean and covariance of draws (n, d), or its average over orders.
 
-    def __init__(self, draws: Array) -> None:
+    A draw need not be moved to another order: its ratio to the target is the same in all of them.
+    """
+
+    def __init__(self, draws: Array, orders: Orders | None = None) -> None:
+        self.orders = orders
         self.mean = draws.mean(axis=0)
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         self.factor = np.linalg.cholesky(covariance)
@@ -92,6 +110,14 @@ class Proposal:
 
     def log_density(self, x: Array) -> Array:
         """Log q at (n, d)."""
+        if self.orders is None:
+            return self._gaussian(x)
+        total = np.full(len(x), -np.inf)
+        for moved in self.orders.moved(x):
+            np.logaddexp(total, self._gaussian(moved), out=total)
+        return np.asarray(total - math.log(len(self.orders)))
+
+    def _gaussian(self, x: Array) -> Array:
         z = solve_triangular(self.factor, (x - self.mean).T, lower=True)
         constant = np.log(np.diag(self.factor)).sum() + 0.5 * self.mean.size * math.log(2 * math.pi)
         return np.asarray(-0.5 * np.square(z).sum(axis=0) - constant)

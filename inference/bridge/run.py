@@ -12,6 +12,7 @@ import xarray as xr
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.bridge.bridge import bridge_evidence
+from ardvark.inference.bridge.orders import orders_of
 from ardvark.inference.bridge.target import target_of
 from ardvark.inference.sites.arrays import Array
 from ardvark.models.checks import Seed, as_seed
@@ -74,7 +75,9 @@ def bridge(
             "Give it a tree of NUTS(hyper=Fixed(tree)), EllipticalSlice or Exact."
         )
     target = target_of(model, tree)
-    draws = target.pack(tree["posterior"].dataset)
+    draws, orders = target.pack(tree["posterior"].dataset), orders_of(model, target)
+    if orders is not None and warp:
+        raise UnsupportedPair("bridge: warp=True makes no symmetric density of a mixture's orders")
     try:
         found = bridge_evidence(
             target.log_density,
@@ -82,6 +85,7 @@ def bridge(
             np.random.default_rng(as_seed(random_seed)),
             effective=_independent if kind == "iid" else _effective,
             warp=warp,
+            orders=orders,
         )
     except (ValueError, np.linalg.LinAlgError) as error:
         raise InputError(f"bridge: {error}") from error

@@ -1,4 +1,4 @@
-"""The RBF mixture at a given subset, `rbf_mixture(..., included=[...])`: NUTS, SMC, prediction.
+"""The RBF mixture at a given subset, `rbf_mixture(..., included=[...])`: NUTS, SMC, VB, prediction.
 
 The posterior has D! copies, one for each order of the kernels, and a chain of NUTS keeps to one.
 So its draws get common names before chains are compared (`chains.relabelled`), by the kernel to
@@ -22,16 +22,21 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.facts import Answer, Run
+from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.chains import Scale, log_labels, relabelled
 from ardvark.inference.mixture.kernels import State
+from ardvark.inference.mixture.mean_field import MeanField, ascend, draw_factors
+from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import convergence
 from ardvark.inference.samplers.run import fit_sampler
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.tree import draws_dataset
 from ardvark.models.card import card_of
 from ardvark.models.mixture import MixtureCard
 
-__all__ = ["given_scale", "given_states", "sample_mixture"]
+__all__ = ["fit_mean_field", "given_scale", "given_states", "sample_mixture"]
+
+STARTS = 10  # of VB: a mixture has many local bounds
 
 
 def sample_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
@@ -57,11 +62,68 @@ def sample_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
         draws = groups["posterior"].sizes["draw"]
         problems, numbers = convergence(groups["posterior"], groups["sample_stats"], draws)
         facts = replace(facts, problems=problems, sampler={**facts.sampler, **numbers})
+    groups["log_likelihood"] = _label_likelihood(model, groups["posterior"], states, z, label)
+    return groups, facts
+
+
+def fit_mean_field(model: Any, name: str, settings: Any, run: Run) -> Answer:
+    """Mean-field VB at a given subset, joint target, and draws of q."""
+    card = card_of(model)
+    assert isinstance(card, MixtureCard)
+    assert card.prior is not None
+    assert card.included is not None  # the registry refuses others
+    if settings.hyper is not None:
+        raise UnsupportedPair(
+            f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
+            "posterior. Leave hyper out."
+        )
+    prior, scale, columns = card.prior, given_scale(card), list(card.included)
+    X, label = (np.asarray(model[part].get_value()) for part in ("X", "label"))
+    z = np.ascontiguousarray(scale.to_z(np.asarray(X, float)[:, columns]))
+    h = (prior.h * prior.spread**2)[columns]
+    p = MeanField(
+        z, label.astype(np.int64), prior.n_classes, prior.n_kernels, prior.shape, prior.g, h,
+        max(prior.resolution**2, 1e-300),
+    )  # fmt: skip
+    rng = np.random.default_rng(run.seed)
+    with progress(name, run.progressbar) as tick:
+        tick("ascent")
+        q = ascend(p, rng, settings.starts or STARTS, settings.tolerance, settings.max_sweeps)
+    drawn = draw_factors(p, q, run.chains * run.draws, rng)
+    spread = scale.spread[:, None]
+    values = {
+        "class_probability": drawn["P"],
+        "kernel_probability": drawn["w"],
+        "kernel_mean": scale.centre[:, None] + spread * drawn["mean"],
+        "kernel_precision": drawn["tau"] / spread**2,
+        "kernel_rate": drawn["beta"] * scale.spread**2,
+    }
+    shape = (run.chains, run.draws)
+    posterior = draws_dataset(
+        model, {n: v.reshape(*shape, *v.shape[1:]) for n, v in values.items()}
+    )
+    posterior.attrs["sampling_kind"] = "iid"
+    problems = []
+    if not q.settled:
+        problems = [f"the bound still rises after {len(q.bound)} sweeps: raise max_sweeps"]
+    groups = {
+        "posterior": posterior,
+        "fit": xr.Dataset({"elbo": ("sweep", q.bound - z.shape[1] * np.log(scale.spread).sum())}),
+        "log_likelihood": _label_likelihood(
+            model, posterior, given_states(posterior, scale), z, label
+        ),
+    }
+    return groups, Facts(hyper="posterior", caption="", weights=(), problems=problems)
+
+
+def _label_likelihood(
+    model: Any, posterior: xr.Dataset, states: State, z: Array, label: Any
+) -> xr.Dataset:
+    """Log P(t | x) of the labelled rows, for each draw."""
     known = np.flatnonzero(label >= 0)
     log_t = log_labels(states, np.ascontiguousarray(z[:, known]), label[known].astype(np.int64))
-    posterior = groups["posterior"]
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], len(known))
-    groups["log_likelihood"] = xr.Dataset(
+    return xr.Dataset(
         {"t": (("chain", "draw", "row"), log_t.reshape(shape))},
         coords={
             "chain": posterior["chain"].values,
@@ -69,7 +131,6 @@ def sample_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
             "row": np.asarray(model.coords["row"])[known],
         },
     )
-    return groups, facts
 
 
 def given_scale(card: MixtureCard) -> Scale:

@@ -1,10 +1,10 @@
 """Simulation-based calibration of reversible jump on the mixture under P(t | x).
 
-Subset and coefficients come from the prior, labels from P(t | x, Θ, I), and the chain is asked for both:
-24 rows, three inputs, two kernels, two classes, a ladder of four rungs. Ranked are the number of
-inputs, the log likelihood at the truth, the probability of the first class and the largest kernel
-probability; inclusions are events with probabilities. In `wrong_prior` the chain believes in λ = 3
-where the truth has λ = 1: it must be caught.
+Subset and coefficients come from the prior, labels from P(t | x, Θ, I), and the chain is asked for
+both: 24 rows, three inputs, two kernels, two classes, a ladder of four rungs. Ranked are the number
+of inputs, the log likelihood at the truth, the probability of the first class and the largest
+kernel probability; inclusions are events with probabilities. In `wrong_prior` the chain believes in
+λ = 3 where the truth has λ = 1: it must be caught.
 """
 
 from __future__ import annotations
