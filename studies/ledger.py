@@ -240,7 +240,7 @@ def _error_of_one_fit(one: Mapping[str, Any], name: str, value: float) -> float 
     numbers = one["numbers"]
     if f"{name}_se" in numbers:
         return float(numbers[f"{name}_se"]["mean"])
-    if name == "error" and "test_rows" in numbers:
+    if name == "error" and "test_rows" in numbers and one["place"] != "regression table":
         return math.sqrt(value * (100 - value) / numbers["test_rows"]["mean"])
     return math.sqrt(value) if name == "error" and one["place"] == "table 4" else None
 

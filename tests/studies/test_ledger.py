@@ -165,6 +165,9 @@ def test_a_single_fit_has_the_error_of_a_share(tmp_path):
     assert entry.ours == "20.2 (2.2)" and entry.verdict == "reproduced"
     far = Ledger([row._replace(published="12.0")], tmp_path).entries[0]
     assert far.verdict == "not reproduced"
+    square = {"experiments": {"a": one | {"place": "regression table"}}, "claims": []}
+    (tmp_path / "study.json").write_text(json.dumps(square))
+    assert Ledger([row], tmp_path).entries[0].ours == "20.2"  # no share, and no error of one
 
 
 def test_what_was_not_run_stays_as_it_was(tmp_path):
