@@ -13,6 +13,7 @@ from ardvark.diagnostics.compare.reference import choose_reference
 from ardvark.diagnostics.plots import report as figures
 from ardvark.diagnostics.reading import fingerprint
 from ardvark.diagnostics.report import describe
+from ardvark.diagnostics.report import page as page_module
 from ardvark.diagnostics.report import report as report_module
 from ardvark.diagnostics.report.describe import describe_data, separation
 from ardvark.diagnostics.report.report import report
@@ -54,6 +55,15 @@ def written(trees, folder, **settings):
 @pytest.fixture(scope="module")
 def usual(trees, tmp_path_factory):
     return written(trees, tmp_path_factory.mktemp("usual"), command="ardvark report toy --seed 1")
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Draw nothing: for tests of words and numbers, since figures are most of a page's time."""
+    drawings = page_module._drawings
+    empty = lambda case: dict.fromkeys(drawings(case), lambda: None)  # noqa: E731
+    monkeypatch.setattr(page_module, "_drawings", empty)
+    monkeypatch.setattr(figures, "as_svg", lambda *_: "<svg></svg>")
 
 
 def section(page, name):
@@ -177,6 +187,7 @@ def test_price_stands_beside_the_error_and_is_no_failure(usual):
     assert not any(f["level"] == "bad" for f in numbers["verdict"]["findings"])
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_without_a_like_reference_no_error_is_claimed(trees, tmp_path):
     page, numbers = written({k: trees[k] for k in ("laplace", "nuts")}, tmp_path)
     row = numbers["verdict"]["methods"][0]
@@ -185,6 +196,7 @@ def test_without_a_like_reference_no_error_is_claimed(trees, tmp_path):
     assert numbers["closeness"]["errors"] == [] and len(numbers["closeness"]["prices"]) == 1
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_other_hyperparameters_do_not_judge(trees, tmp_path):
     stranger = make("nuts_fixed", alpha=2 * ALPHA)
     _, numbers = written({"laplace": trees["laplace"], "nuts_fixed": stranger}, tmp_path)
@@ -223,6 +235,7 @@ def test_bad_reference_puts_a_band_over_what_leans_on_it(trees, tmp_path):
     assert "nuts_fixed fails its own checks" in numbers["verdict"]["sentence"]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_divergences_are_red(trees, tmp_path):
     diverging = np.zeros((4, 500), bool)
     diverging[0, 7] = True
@@ -232,6 +245,7 @@ def test_divergences_are_red(trees, tmp_path):
     assert re.search(r'class="num bad"><span[^>]*>✗</span>1<', section(page, "reference"))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_high_khat_and_no_convergence_are_red(trees, tmp_path):
     narrow = make("laplace", sd=0.4 * SD, target_sd=SD, attrs={"converged": False})
     page, numbers = written(trees | {"laplace": narrow}, tmp_path)
@@ -262,6 +276,7 @@ def test_failed_figure_is_a_visible_note(trees, tmp_path, monkeypatch):
     assert "<svg" in section(page, "closeness") and numbers["relevance"]["features"]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_failed_part_is_a_visible_note(trees, tmp_path, monkeypatch):
     monkeypatch.setitem(report_module.PARTS, "relevance", lambda case: 1 / 0)
     page, numbers = written(trees, tmp_path)
@@ -269,6 +284,7 @@ def test_failed_part_is_a_visible_note(trees, tmp_path, monkeypatch):
     assert numbers["closeness"]["errors"]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_section_that_cannot_be_shown_is_a_visible_note(trees, tmp_path, monkeypatch):
     empty = {"sentence": "", "level": ""}
     monkeypatch.setitem(report_module.PARTS, "relevance", lambda case: empty)
@@ -315,6 +331,7 @@ def test_old_report_survives_a_failed_new_one(trees, tmp_path, monkeypatch):
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_many_features_are_capped_and_counted(tmp_path):
     d = 60
     mean, sd = np.linspace(3, 0, d + 1), np.full(d + 1, 0.3)
@@ -374,6 +391,7 @@ def test_data_facts():
     assert facts["target"]["sd"] == pytest.approx(X[:, 2].std()) and "separation" not in facts
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_model_is_described_with_its_priors(trees, tmp_path):
     pm = pytest.importorskip("pymc")
     with pm.Model(coords={"feature": ["a", "b", "c"]}) as model:
@@ -406,6 +424,7 @@ def test_numbers_as_people_write_them():
     }
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_caution_of_a_fit_is_shown(trees, tmp_path):
     warned = {name: tree.copy() for name, tree in trees.items()}
     first = next(iter(warned))
@@ -414,6 +433,7 @@ def test_caution_of_a_fit_is_shown(trees, tmp_path):
     assert f"{first}: the prior of w[x0] is very wide." in page and "Check with Exact()." in page
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_chains_that_were_to_go_on_say_how_far_they_went(trees, tmp_path):
     longer = trees["nuts"].copy()
     longer.attrs["sampler"] = json.dumps({"draws": 500, "most_draws": 8000})
