@@ -42,6 +42,7 @@ __all__ = [
     "Estimate",
     "GivenTheta",
     "accuracy",
+    "affordable",
     "estimated",
     "fit_exact",
     "fit_gaussian",
@@ -56,6 +57,8 @@ _SHIFTED = 0.1  # sd: a larger shift of a mean is worth a warning
 _FIRST_ORDER = 0.5  # sd: a first-order shift beyond which a tenth of an sd is left to higher orders
 _NO_MEAN = 1.0  # k-hat beyond which the weights have no mean
 _NARROWED = 0.1  # of an sd
+_LARGEST_TREE = 2 * 10**8  # numbers in the draws of a sparse model, 1.6 GB
+_LEAST_DRAWS = 25  # a chain
 _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tail
 
 
@@ -83,6 +86,7 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
 def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Tick) -> Answer:
     """Draw from a Gaussian that was settled on, and give everything its name."""
     rng = np.random.default_rng(run.seed)
+    run, fewer = affordable(run, settled.model)
     w = settled.fit.posterior.draws(run.chains * run.draws, rng)
     tick("log likelihood of the draws")
     eta = settled.model.predictor(w)
@@ -111,8 +115,25 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
         caption=TREATMENTS[settled.treatment] if latent.hyper else "",
         weights=latent.weights,
         problems=() if settled.converged else (_why(settled),),
-        caution=_caution(latent, settled, k_hat),
+        caution="; ".join(filter(None, (_caution(latent, settled, k_hat), fewer))),
         extra={"k_hat": k_hat},
+    )
+
+
+def affordable(run: Run, site_model: SiteModel) -> tuple[Run, str]:
+    """So many of the draws that were asked for as a tree can hold, and a word if not all."""
+    rows, weights = site_model.projection.shape
+    if not site_model.sparse:
+        return run, ""
+    draws = _LARGEST_TREE // (run.chains * (2 * rows + weights))
+    if draws >= run.draws:
+        return run, ""
+    draws = max(int(draws), _LEAST_DRAWS)
+    size = 8e-9 * run.chains * run.draws * (2 * rows + weights)
+    return run._replace(draws=draws), (
+        f"{run.chains} x {run.draws} draws of {weights} weights and {rows} rows would take "
+        f"{size:.0f} GB: {draws} a chain are in the tree; means and variances of all weights are "
+        f"in its fit group"
     )
 
 

@@ -33,6 +33,7 @@ from ardvark.inference.pymc_models.forms import gaussian_form
 from ardvark.inference.running.progress import silent
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.posterior import Posterior, condition
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_flag, some_seed
 from ardvark.models.inputs import Inputs, as_inputs, scaled_like
@@ -98,11 +99,13 @@ def predict(
             own,
             weights=tuple(names) if isinstance(names, list) else names,
             predictor=predictor or settings.get("predictor"),
+            sparse={"auto": None, "sparse": True}.get(settings.get("space", ""), False),
         )
+        belief = _own_posterior(own, latent, tree)
         values = _new_values(own, latent, X_new)
         put_data(own, values)
         with _readable_shapes(latent):
-            return _prediction(latent, tree, values, bayes_point, seed)
+            return _prediction(latent, tree, values, bayes_point, seed, belief)
 
 
 def _prediction(
@@ -111,10 +114,11 @@ def _prediction(
     values: Mapping[str, Array],
     bayes_point: bool,
     seed: int,
+    posterior: Posterior | None = None,
 ) -> xr.DataArray:
     """Predict at the data that the model of `latent` holds."""
     gaussian = "mean_vector" in tree.children.get("fit", {})
-    belief: _Belief = _Gaussian(latent, tree) if gaussian else Beliefs(latent, tree)
+    belief: _Belief = _Gaussian(latent, tree, posterior) if gaussian else Beliefs(latent, tree)
     if bayes_point:
         belief = belief.at_its_mean()
     if latent.two_classes:
@@ -124,6 +128,20 @@ def _prediction(
     if moments is None:
         moments = _by_simulation(latent, tree, values, seed)
     return row_table(np.stack(moments, axis=1), "statistic", ["mean", "sd"])
+
+
+def _own_posterior(model: Any, latent: LatentGaussian, tree: xr.DataTree) -> Posterior | None:
+    """The Gaussian of a tree that holds variances alone, made again from its sites and its data."""
+    if "variance_vector" not in tree.children.get("fit", {}):
+        return None
+    fit = tree["fit"].to_dataset()
+    data = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    put_data(model, {n: data[n].values for n in latent.predictor_data if n in data})
+    theta = {name: fit[name].values for name in latent.hyper}
+    found = condition(latent.at(theta), fit["site_precision"].values, fit["site_shift"].values)
+    if not np.allclose(found.mean, fit["mean_vector"].values, rtol=1e-6, atol=1e-6):
+        raise InputError("tree: its weights are not those of its sites; fit the model again")
+    return found
 
 
 def _require_settings(model: Any, tree: xr.DataTree) -> None:
@@ -168,7 +186,9 @@ def _readable_shapes(latent: LatentGaussian) -> Iterator[None]:
 class _Gaussian:
     """η at the new rows under the Gaussian approximation of the tree."""
 
-    def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
+    def __init__(
+        self, latent: LatentGaussian, tree: xr.DataTree, posterior: Posterior | None = None
+    ) -> None:
         fit = tree["fit"].to_dataset()
         self.latent = latent
         self.theta = {name: fit[name].values for name in latent.hyper}
@@ -184,7 +204,10 @@ class _Gaussian:
         own = _own_rows(latent, self.theta)
         self.mean = (projection @ mean + offset)[own]
         rows = projection[own][:, kept]
-        if "covariance_matrix" in fit:
+        if posterior is not None:
+            self.variance = posterior.predictive(projection[own], offset[own])[1]
+        elif "covariance_matrix" in fit:
+            rows = rows.toarray() if hasattr(rows, "toarray") else rows
             self.variance = np.einsum("ni,ij,nj->n", rows, fit["covariance_matrix"].values, rows)
         else:
             factor = rows @ fit["covariance_factor"].values

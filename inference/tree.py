@@ -182,7 +182,12 @@ def path_group(latent: LatentGaussian, settled: Settled) -> dict[str, xr.Dataset
 
 
 def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
-    """Dense up to 2000 kept weights, else diag(covariance_diagonal) - factor factor'."""
+    """Dense up to 2000 kept weights, else diag(covariance_diagonal) - factor factor'.
+
+    Of a sparse model that is larger the variances alone: the sites beside them give all the rest.
+    """
+    if kept.sum() > _LARGEST_COVARIANCE and posterior.prior.model.sparse:
+        return {"variance_vector": ("rows", posterior.marginal_variance[kept])}
     if kept.sum() > _LARGEST_COVARIANCE and posterior.prior.variance is not None:
         wide = condition(
             posterior.prior, posterior.site_precision, posterior.site_shift, "functions"

@@ -31,7 +31,8 @@ from ardvark.inference.sites.softmax import SoftmaxSites
 
 __all__ = ["LatentGaussian"]
 
-_CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d)
+_CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d) ...
+_NUMBERS = 2 * 10**7  # ... and no more than so many numbers
 
 Theta = Mapping[str, Any]
 
@@ -191,7 +192,7 @@ class LatentGaussian(Compiled):
     def prior(self, theta: Theta | None = None) -> tuple[Array, Array | None, Array | None]:
         """Prior mean with a diagonal precision, or with a dense covariance; sparse: the mean."""
         if self.sparse is not None:
-            return self.sparse.at(theta).mean, None, None
+            return self.sparse.mean_at(theta), None, None
         if self.chained:
             chain = self.chain(theta)
             return chain.mean, None, chain.covariance
@@ -457,10 +458,13 @@ def _part_of(sites: GraphSites, part: slice, rows: int) -> GraphSites:
 
 
 def _chunks(matrix: Array) -> Iterator[Array]:
-    for start in range(0, len(matrix), _CHUNK):
-        yield matrix[start : start + _CHUNK]
+    for [part] in _chunked([matrix]):
+        yield part
 
 
 def _chunked(arrays: list[Array]) -> Iterator[list[Array]]:
-    for start in range(0, len(arrays[0]), _CHUNK):
-        yield [array[start : start + _CHUNK] for array in arrays]
+    count = len(arrays[0])
+    widest = max(array.size // max(count, 1) for array in arrays)
+    size = max(1, min(_CHUNK, _NUMBERS // max(widest, 1)))
+    for start in range(0, count, size):
+        yield [array[start : start + size] for array in arrays]

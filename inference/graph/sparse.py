@@ -208,6 +208,13 @@ class SparseReading:
 
     def at(self, theta: Theta | None) -> SparseModel:
         """Arrays at natural-scale hyperparameters."""
+        return self._arrays(theta, self.latent._own_sites(theta))
+
+    def mean_at(self, theta: Theta | None) -> Array:
+        """Mean of the prior, whatever the rows are."""
+        return self._arrays(theta, None).mean
+
+    def _arrays(self, theta: Theta | None, sites: Any) -> SparseModel:
         J, shift, read = self.map_at(theta)
         weight, log_det = self._weights(*self.latent.ordered(theta))
         m = read.rows
@@ -215,7 +222,7 @@ class SparseReading:
             mean=np.zeros(J.shape[1]),
             projection=J[m:],
             offset=shift[m:],
-            sites=self.latent._own_sites(theta),
+            sites=sites,
             rows=J,
             shift=shift,
             weight=np.asarray(weight, float),

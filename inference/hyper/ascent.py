@@ -58,7 +58,8 @@ class Ascent:
     ) -> None:
         self.latent, self.method, self.settings, self.tick = latent, method, settings, tick
         self.with_prior = settings.with_prior if isinstance(settings, Evidence) else False
-        self.ard = {} if self.with_prior else latent.ard_precisions
+        # Sparse arrays have no steps of single weights: everything goes by gradient.
+        self.ard = {} if self.with_prior or latent.sparse else latent.ard_precisions
         self.rest = tuple(name for name in latent.hyper if name not in self.ard)
         self.theta: dict[str, Array] = {}
         self.sites_move = False  # so much that the steps of fixed sites end off the optimum

@@ -45,6 +45,7 @@ _MOST_PRODUCTS = 10**8  # rows² weights: a tenth of a second at every point
 _SMALL = 0.5  # nats: a larger correction is not to be trusted itself
 _POINTS = {1: 128, 2: 128}  # by dimension ...
 _MORE_POINTS = 256  # ... and in more, in each round
+_KEPT_ROWS = 10**5  # beyond, the sites of all points would take more room than anything else
 _FEW = 50  # effective points
 _EDGE = 1e-2  # mass at the edge of a grid
 _BAD = 0.05  # share of points that failed, or mass of those that did not converge
@@ -69,6 +70,11 @@ class Node(NamedTuple):
     errors: Mapping[str, Array]  # by weight, as the approximation estimates them; or empty
 
     @property
+    def has_sites(self) -> bool:
+        """Whether its sites are kept; those of very many rows are made again."""
+        return self.site_precision.size > 0
+
+    @property
     def log_density(self) -> float:
         """Log p(t, φ)."""
         return self.log_evidence + self.correction + self.log_prior + self.log_jacobian
@@ -84,6 +90,7 @@ class Mixture(NamedTuple):
     log_weight: Array  # (K,) normalised
     integral: Integral
     problems: list[str]
+    warm: GaussianFit | None  # at the mode
 
 
 class Nested:
@@ -159,6 +166,7 @@ class Nested:
         if self.assessable:
             fit = self.method.assessed(site_model, fit)
         correction = fit.info.get("log_evidence_correction", math.nan)
+        keeps = not site_model.sparse or len(fit.site_precision) <= _KEPT_ROWS
         node = Node(
             theta=theta,
             log_evidence=fit.log_evidence,
@@ -166,8 +174,8 @@ class Nested:
             left_out=math.nan if self.corrected else correction,
             log_prior=self.latent.adjoint.log_prior(theta)[0],
             log_jacobian=self.chart.log_jacobian(phi)[0],
-            site_precision=fit.site_precision,
-            site_shift=fit.site_shift,
+            site_precision=fit.site_precision if keeps else np.zeros(0),
+            site_shift=fit.site_shift if keeps else np.zeros(0),
             converged=fit.converged,
             errors=fit.by_weight,
         )
@@ -243,5 +251,12 @@ class Nested:
         theta = self.chart.from_line(mode)
         weights = integral.log_weight[kept]
         return Mixture(
-            theta, nodes, integral.phi[kept], self.chart.labels, weights, integral, problems
+            theta,
+            nodes,
+            integral.phi[kept],
+            self.chart.labels,
+            weights,
+            integral,
+            problems,
+            self.warm,
         )

@@ -22,6 +22,7 @@ from ardvark.errors import UnsupportedPair
 from ardvark.inference.approximate import (
     Estimate,
     accuracy,
+    affordable,
     estimated,
     named_dataset,
     row_dataset,
@@ -29,19 +30,22 @@ from ardvark.inference.approximate import (
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.chart import improper_hyper
 from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.hyper.integrated import Mixture, Nested
+from ardvark.inference.hyper.integrated import Mixture, Nested, Node
 from ardvark.inference.hyper.pareto import HIGH, allocate, smooth
 from ardvark.inference.hyper.settings import Integrated
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import mean_shifts
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.sites.posterior import condition
+from ardvark.inference.sites.model import SiteModel
+from ardvark.inference.sites.posterior import Posterior, condition
 from ardvark.inference.tree import TREATMENTS, dims_of, draws_dataset, hyper_dataset
 
 __all__ = ["fit_integrated"]
 
 _KNOWN = 0.95  # of the mass, at whose nodes an estimate must be known
+_LARGE = 2000  # weights of a sparse model, of which a tree may hold few draws
+_COUNTS = 1e-3  # of the largest weight of a node
 _OVERSAMPLED = 4  # draws from which a corrected one is taken
 
 
@@ -74,6 +78,7 @@ def fit_integrated(
             "Leave hyper out."
         )
     rng = np.random.default_rng(run.seed)
+    run, fewer = affordable(run, latent.at(latent.initial_theta()))
     mixture = Nested(latent, settings, tick).run(hyper, rng)
     draws = _drawn(latent, settings, mixture, hyper, run, rng, tick)
     tail = smooth(draws.lp - draws.log_approximation)
@@ -84,15 +89,20 @@ def fit_integrated(
     mended = hyper.correct and tail.k_hat <= HIGH
     own = estimated(latent, _errors(mixture), draws.weights.var(axis=0))
     shift, label = _theta_shift(mixture)
-    moved = getattr(settings, "corrected", False)
+    moved = _moves(settings)
     laplace = isinstance(settings, Laplace)
     own = own._replace(moved=moved, theta_shift=shift, theta_of=label, laplace=laplace)
-    return _groups(latent, mixture, draws, hyper, run, improper, own), Facts(
+    groups = _groups(latent, mixture, draws, hyper, run, improper, own)
+    if latent.sparse is not None and latent.n_weights > _LARGE:
+        tick("means and variances of all weights")
+        found = _marginals(latent, settings, mixture)
+        groups["fit"] = groups["fit"].assign({n: ("weight", v) for n, v in found.items()})
+    return groups, Facts(
         hyper="integrated",
         caption=TREATMENTS["integrated"] + _more(hyper, improper),
         weights=latent.weights,
         problems=[f"hyperparameters: {problem}" for problem in mixture.problems],
-        caution="" if mended else accuracy(own, tail.k_hat),
+        caution="; ".join(filter(None, ("" if mended else accuracy(own, tail.k_hat), fewer))),
         extra={"k_hat": tail.k_hat},
     )
 
@@ -120,7 +130,7 @@ def _drawn(
         tick(f"draws of the weights, node {k + 1} of {count.size}")
         node = mixture.nodes[k]
         site_model = latent.at(node.theta)
-        posterior = condition(site_model, node.site_precision, node.site_shift, settings.space)
+        posterior = _posterior_at(node, site_model, settings, mixture)
         w = posterior.draws(int(count[k]), rng)
         log_likelihood = site_model.sites.log(site_model.predictor(w))
         log_joint = log_likelihood.sum(axis=-1) + posterior.prior.log_density(w)
@@ -136,6 +146,36 @@ def _drawn(
         )
     every = _Draws(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return every.taken(rng.permutation(total).astype(np.intp))
+
+
+def _posterior_at(node: Node, site_model: SiteModel, settings: Any, mixture: Mixture) -> Posterior:
+    """The Gaussian of a node, from its sites or made again."""
+    if node.has_sites:
+        return condition(site_model, node.site_precision, node.site_shift, settings.space)
+    method = settings.loosened()
+    fit = method.approximate(site_model, mixture.warm)
+    fit = method.completed(site_model, fit) if _moves(settings) else fit
+    found: Posterior = fit.posterior
+    return found
+
+
+def _moves(settings: Any) -> bool:
+    """Whether the means are moved by a correction."""
+    return bool(getattr(settings, "corrected", False))
+
+
+def _marginals(latent: LatentGaussian, settings: Any, mixture: Mixture) -> dict[str, Array]:
+    """Means and variances of all weights of a large model, over the nodes that count."""
+    weight = np.exp(mixture.log_weight)
+    first, second, total = 0.0, 0.0, 0.0
+    for share, node in zip(weight, mixture.nodes, strict=True):
+        if share > _COUNTS * weight.max():
+            posterior = _posterior_at(node, latent.at(node.theta), settings, mixture)
+            first = first + share * posterior.mean
+            second = second + share * (posterior.marginal_variance + posterior.mean**2)
+            total += share
+    mean = np.asarray(first / total)
+    return {"weight_mean": mean, "weight_variance": np.asarray(second / total - mean**2)}
 
 
 def _errors(mixture: Mixture) -> dict[str, Array]:
