@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from ardvark.errors import InputError, UnreadableModel
-from ardvark.inference.bridge.target import told_names
+from ardvark.inference.bridge.target import fitted_names
 from ardvark.inference.exact.exact import Exact
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.settings import Fixed
@@ -46,7 +46,7 @@ def exact_methods(model: Any, tree: xr.DataTree) -> list[tuple[str, Any]]:
     The first may refuse by `UnsupportedPair`, or not pass its own checks; NUTS takes all that can
     be read.
     """
-    names: dict[str, Any] = told_names(tree) | {"hyper": Fixed(tree)}
+    names: dict[str, Any] = fitted_names(tree) | {"hyper": Fixed(tree)}
     chains = names | {"until": "converged"}
     family = family_of(model)
     if family == "process":
@@ -60,7 +60,7 @@ def exact_methods(model: Any, tree: xr.DataTree) -> list[tuple[str, Any]]:
     if family != "sites":
         return only_nuts
     try:
-        latent = read_model(model, **told_names(tree))
+        latent = read_model(model, **fitted_names(tree))
         site_model = latent.at(fixed_values(names["hyper"], latent.hyper))
     except (UnreadableModel, InputError):  # NUTS says itself what is wrong
         return only_nuts

@@ -323,7 +323,8 @@ def _statistics(
     model: SiteModel, squares: Array, precision: Array, fit: GaussianFit
 ) -> tuple[Array, Array]:
     """Information r and pull u of every weight: one O(N d k) product, nothing d x d."""
-    information, pull = fit.posterior.told_of(model.projection, squares)  # Qi04 (17), as corrected
+    found = fit.posterior.information_and_pull(model.projection, squares)
+    information, pull = found  # Qi04 (17), as corrected
     on = np.flatnonzero(np.isfinite(precision))
     information[on], pull[on] = _inside(precision, fit, on)
     return information, pull

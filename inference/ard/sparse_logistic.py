@@ -121,7 +121,7 @@ def _look_at_all(columns: Columns, searches: "list[_Search]") -> list[tuple[Arra
     for here, block in columns.chunks():
         rows = np.ascontiguousarray(block.T)
         for i, search in enumerate(searches):
-            r[i, here], u[i, here] = search.told_of(rows)
+            r[i, here], u[i, here] = search.information_and_pull(rows)
     return [search.promise(*told) for search, *told in zip(searches, r, u, strict=True)]
 
 
@@ -212,7 +212,7 @@ class _Search:
 
     # What the data say of a weight ----------------------------------------------------------------
 
-    def told_of(self, rows: Array) -> tuple[Array, Array]:
+    def information_and_pull(self, rows: Array) -> tuple[Array, Array]:
         """Information r and pull u on weights that are out, a column of Phi in each row."""
         squares = _weighted_squares(rows, self.curvature)
         spread = rows @ (self.rows * self.curvature).T @ self.half.T
@@ -284,7 +284,7 @@ class _Search:
         return self._best(self.active, r, self.mean / variance, self.tolerance)
 
     def _best_outside(self) -> tuple[int, float, float] | None:
-        r, u = self.told_of(self.pool_rows)
+        r, u = self.information_and_pull(self.pool_rows)
         out = np.isinf(self.precision[self.pool])
         return self._best(self.pool[out], r[out], u[out], self.floor)
 

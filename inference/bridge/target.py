@@ -33,7 +33,7 @@ from ardvark.inference.sites.model import Prior
 from ardvark.inference.softmax.reading import read_softmax
 from ardvark.inference.tree import FREE
 
-__all__ = ["GraphTarget", "SiteTarget", "SoftmaxTarget", "Target", "target_of", "told_names"]
+__all__ = ["GraphTarget", "SiteTarget", "SoftmaxTarget", "Target", "fitted_names", "target_of"]
 
 CHUNK = 512  # vectors at a time
 LOG_2_PI = float(np.log(2 * np.pi))
@@ -65,7 +65,7 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
         return SoftmaxTarget(model, tree)
     if fixed and family in ("sites", "process"):
         try:
-            return SiteTarget(read_model(model, **told_names(tree)), tree)
+            return SiteTarget(read_model(model, **fitted_names(tree)), tree)
         except UnreadableModel:  # nothing was fixed in it either: the graph is the target
             return GraphTarget(model, tree)
     if fixed and family != "subset":
@@ -75,8 +75,8 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
     return GraphTarget(model, tree)
 
 
-def told_names(tree: xr.DataTree) -> dict[str, Any]:
-    """Names of weights and predictor, as the fit was told them."""
+def fitted_names(tree: xr.DataTree) -> dict[str, Any]:
+    """Names of weights and predictor, as given to the fit."""
     settings = json.loads(tree.attrs.get("settings", "{}"))
     weights = settings.get("weights")
     return {

@@ -146,10 +146,10 @@ class EP(MethodSettings, Approximation):
         functions = functions and not signed
         if not signed and np.any(start[0] < 0):
             start = (np.zeros(n_rows), np.zeros(n_rows))
-        picture = prior.eta_covariance if functions else prior.white_projection
+        matrix = prior.eta_covariance if functions else prior.white_projection
         settings = (float(self.damping), float(self.tolerance), int(self.max_sweeps))
         try:
-            found = sequential(picture, functions, prior.eta_mean, sites, start, settings)
+            found = sequential(matrix, functions, prior.eta_mean, sites, start, settings)
         except np.linalg.LinAlgError:
             raise np.linalg.LinAlgError(
                 "EP's sites have become too strong to go on. Step-function sites do this when no "

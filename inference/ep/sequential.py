@@ -343,7 +343,7 @@ def _run_functions(S, eta_0, code, table, tau, nu, damping, tolerance, max_sweep
 
 
 def sequential(
-    picture: Array,
+    matrix: Array,
     in_functions: bool,
     eta_0: Array,
     sites: KnownSites,
@@ -354,7 +354,7 @@ def sequential(
 
     Parameters
     ----------
-    picture
+    matrix
         X = A C (N, k) of the whitened weights; in function space S = A K A' (N, N).
     sites
         Of known families; in function space log-concave ones only, whose tau stay >= 0.
@@ -365,15 +365,15 @@ def sequential(
     """
     tau, nu = start[0].copy(), start[1].copy()
     run = _run_functions if in_functions else _run_weights
-    picture = np.ascontiguousarray(picture)
+    matrix = np.ascontiguousarray(matrix)
 
     def work(watch: Watch) -> tuple[Any, ...]:
         found: tuple[Any, ...] = run(
-            picture, eta_0, sites.code, sites.table, tau, nu, *settings, watch
+            matrix, eta_0, sites.code, sites.table, tau, nu, *settings, watch
         )
         return found
 
-    rows, k = picture.shape
+    rows, k = matrix.shape
     long = 2.0 * rows * k * k + NODES_COST * rows > LONG  # else most sweeps end in two seconds
     if long:
         by_nodes = rows - np.isin(sites.code, (GAUSSIAN, PROBIT, STEP)).sum()

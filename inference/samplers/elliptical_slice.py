@@ -105,8 +105,8 @@ def slice_sample(
         if step == 0:
             count = min(BLOCK, total - sweep)
             block = ellipse.draws(count * chains, rng).reshape(count, chains, -1) - ellipse.mean
-            pictures = block @ model.projection.T
-        there, here = pictures[step], eta - centre
+            projected = block @ model.projection.T
+        there, here = projected[step], eta - centre
 
         def log_weight(
             cosine: Array, sine: Array, left: Any, there: Array = there, here: Array = here

@@ -2,7 +2,7 @@
 
     p(w) prod_n exp(-tau_n eta_n^2 / 2 + nu_n eta_n),   w ~ N(m0, K),   eta = A w + o
 
-`K` is diagonal (`1 / precision`; infinite precision = the weight is off, stays at m0) or dense.
+`K` is diagonal (`1 / precision`; infinite precision = an inactive weight, it stays at m0) or dense.
 Two routes give the same posterior; the cheaper one is taken, and K is never inverted:
 
 * weights (d < N), K = C C', X = A C, w = m0 + C z:   M = I + X'TX,   cov(w) = C M^-1 C'
@@ -55,7 +55,7 @@ def condition(
     Parameters
     ----------
     prior
-        A `Prior` keeps its pictures (A K A') from call to call; a `SiteModel` does not.
+        A `Prior` keeps its products (A K A') from call to call; a `SiteModel` does not.
     site_precision, site_shift
         Natural parameters: site(eta) is proportional to exp(-tau eta^2 / 2 + nu eta).
     space
@@ -89,7 +89,7 @@ class Posterior(ABC):
     Attributes
     ----------
     mean, marginal_variance : (d,), covariance : (d, d)
-        Of the weights; a weight that is off has its prior mean and variance 0.
+        Of the weights; an inactive weight has its prior mean and variance 0.
     eta_mean, eta_variance : (N,)
         Of the predictor.
     cross_covariance : (N, d)
@@ -109,9 +109,7 @@ class Posterior(ABC):
         shift = self._mean_shift()
         self.mean = prior.model.mean.copy()
         self.mean[prior.on] += shift
-        self.eta_mean = (
-            prior.eta_mean + prior.projection @ shift
-        )  # weights that are off cost nothing
+        self.eta_mean = prior.eta_mean + prior.projection @ shift  # inactive weights cost nothing
 
     @abstractmethod
     def _factorise(self) -> None:
@@ -119,7 +117,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def _mean_shift(self) -> Array:
-        """Posterior minus prior mean of the weights that are on (k,)."""
+        """Posterior minus prior mean of the active weights (k,)."""
 
     @abstractmethod
     def _covariance_times(self, projection: Array) -> Array:
@@ -131,7 +129,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def _marginal_variance(self) -> Array:
-        """Diagonal of V, of the weights that are on."""
+        """Diagonal of V, of the active weights."""
 
     @property
     @abstractmethod
@@ -188,7 +186,7 @@ class Posterior(ABC):
         What the sites would tell about one further weight with such a column of A.
         """
 
-    def told_of(self, columns: Array, squares: Array) -> tuple[Array, Array]:
+    def information_and_pull(self, columns: Array, squares: Array) -> tuple[Array, Array]:
         """Information R_j and pull U_j of the sites on further weights with such columns (N, M).
 
         `squares` is columns**2, which a caller that asks again and again keeps.
@@ -209,7 +207,7 @@ class Posterior(ABC):
         return draws
 
     def log_density(self, weights: Array) -> Array:
-        """Log N(w) at weights (..., d), over the weights that are on.
+        """Log N(w) at weights (..., d), over the active weights.
 
         Needs no d x d matrix for a diagonal prior; a dense K is factorised once, with a jitter
         of 1e-10 of its mean diagonal only where the plain Cholesky fails.
@@ -267,13 +265,13 @@ class WeightPosterior(Posterior):
         known = self._root.T @ ((self.prior.projection.T * self.site_precision) @ columns)
         return np.asarray(told - np.sum(known**2, axis=0))
 
-    def told_of(self, columns: Array, squares: Array) -> tuple[Array, Array]:
+    def information_and_pull(self, columns: Array, squares: Array) -> tuple[Array, Array]:
         """Both from one product: this is the inner step of sequential ARD."""
         score = self.site_shift - self.site_precision * self.eta_mean
         known = self._root.T @ (self.prior.projection.T * self.site_precision)
-        pictures = np.vstack([known, score]) @ columns
-        taken = np.einsum("kj,kj->j", pictures[:-1], pictures[:-1])
-        return self.site_precision @ squares - taken, pictures[-1]
+        projected = np.vstack([known, score]) @ columns
+        taken = np.einsum("kj,kj->j", projected[:-1], projected[:-1])
+        return self.site_precision @ squares - taken, projected[-1]
 
     @cached_property
     def eta_variance(self) -> Array:
@@ -376,13 +374,13 @@ class SignedFunctionPosterior(Posterior):
         return np.asarray(self._pull @ self.prior.cross)
 
     def _covariance_times(self, projection: Array) -> Array:
-        picture = projection @ self.prior.cross.T
-        return self.prior.spread(projection) - picture @ self._information @ self.prior.cross
+        projected = projection @ self.prior.cross.T
+        return self.prior.spread(projection) - projected @ self._information @ self.prior.cross
 
     def _variance_along(self, projection: Array) -> Array:
-        picture = projection @ self.prior.cross.T
+        projected = projection @ self.prior.cross.T
         prior_part = np.sum(self.prior.spread(projection) * projection, axis=1)
-        return prior_part - np.sum((picture @ self._information) * picture, axis=1)
+        return prior_part - np.sum((projected @ self._information) * projected, axis=1)
 
     def _marginal_variance(self) -> Array:
         cross = self.prior.cross
