@@ -87,8 +87,11 @@ class Joint:
 
     def log_rows(self, x: Array) -> Array:
         """Log sites of all rows of the reading at points x (..., n); 0 for those of a prior."""
+        given = log_rows(self.packed, x)
+        if given.shape[-1] == self.rows:
+            return given
         found = np.zeros((*x.shape[:-1], self.rows))
-        found[..., self.row_at] = log_rows(self.packed, x)
+        found[..., self.row_at] = given
         return found
 
     def log_conditional(self, x: Array, values: Mapping[str, Array]) -> float:
@@ -106,7 +109,14 @@ def differs(joint: Joint, model: Any, points: Array | None = None) -> str:
     A precision that is integrated out is drawn from its conditional, whose density is added: the
     sum is that of all variables, whatever was drawn. A constant matters to no sampler. At random
     points far out PyMC may lose a likelihood to rounding; points that are given are held to it.
+
+    PyMC's graph is first taken as it is written, which compiles in a fifth of the time. Where the
+    two differ it is compiled again with PyTensor's rewrites, some of which save digits.
     """
+    return _gap(joint, model, points, True) and _gap(joint, model, points, False)
+
+
+def _gap(joint: Joint, model: Any, points: Array | None, as_written: bool) -> str:
     rng = np.random.default_rng(20261118)
     given = points is not None
     if points is None:
@@ -115,7 +125,7 @@ def differs(joint: Joint, model: Any, points: Array | None = None) -> str:
             if piece.log:
                 away[:, piece.at] += np.array(FAR)[:, None]
         points = joint.start + away
-    reference, gaps = _own_log_density(model), list[float]()
+    reference, gaps = _own_log_density(model, as_written), list[float]()
     for x in points:
         values = joint.natural(x, rng)
         ours = joint.log_density(x) + joint.log_conditional(x, values)
@@ -130,10 +140,13 @@ def differs(joint: Joint, model: Any, points: Array | None = None) -> str:
     return "" if enough else f"PyMC's log density is finite at {len(gaps)} of {len(points)} points"
 
 
-def _own_log_density(model: Any) -> Callable[[Mapping[str, Array]], float]:
+def _own_log_density(model: Any, as_written: bool) -> Callable[[Mapping[str, Array]], float]:
     """PyMC's log density as a function of natural values: on the scale that PyMC samples on."""
+    graph = kept_with(model, "graph of PyMC's log density", model.logp)
     compiled = kept_with(
-        model, "log density of PyMC", lambda: compile_graph(model.value_vars, model.logp())
+        model,
+        ("log density of PyMC", as_written),
+        lambda: compile_graph(model.value_vars, graph, as_written),
     )
     logs = {rv.name: model.rvs_to_transforms[rv] is not None for rv in model.free_RVs}
     names = [model.values_to_rvs[value].name for value in model.value_vars]

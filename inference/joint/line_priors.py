@@ -52,7 +52,7 @@ def numbers_of_prior(latent: LatentGaussian, name: str) -> list[Array] | None:
     numbers = list(rv.owner.op.dist_params(rv.owner))
     if rvs_in_graph(numbers):
         return None
-    values = kept_with(latent, ("prior", name), lambda: compile_graph([], numbers))()
+    values = kept_with(latent, ("prior", name), lambda: compile_graph([], numbers, True))()
     shape = latent.shapes[name]
     return [np.broadcast_to(np.asarray(v, float), shape).reshape(size) for v in values]
 

@@ -41,7 +41,12 @@ from ardvark.inference.known_sites.kernels import (
     row_of,
     site_derivatives,
 )
-from ardvark.inference.known_sites.many_rows import add_log_cdf, add_log_sigmoid
+from ardvark.inference.known_sites.many_rows import (
+    add_log_cdf,
+    add_log_sigmoid,
+    split_cdf,
+    split_sigmoid,
+)
 from ardvark.inference.sites.arrays import Array
 
 __all__ = [
@@ -61,6 +66,7 @@ __all__ = [
 ]
 
 Indices = NDArray[np.int64]
+_SMALL, _LARGE = 1e-100, 1e100  # a product beyond these takes no more factors
 NOT_FINITE = 3  # what nutpie takes for a point it may not go to
 
 
@@ -172,26 +178,47 @@ def pack(density: JointDensity) -> Packed:
 
 
 @njit(cache=True, error_model="numpy")
+def _cut(block, size):  # type: ignore[no-untyped-def]
+    """The first numbers of a block, and the rest."""
+    return block[:size], block[size:]
+
+
+@njit(cache=True, error_model="numpy")
 def _unpacked(sizes, whole, real):  # type: ignore[no-untyped-def]
     """Give the parts again, as views."""
-    n, d, k, r, b, g, u, s = sizes[:8]
-    i = np.cumsum(np.array([0, n, n, d, k, k, r + 1, b, r, r, u + 1, s]))
-    x = np.cumsum(np.array([0, n * d, n, 8 * n, 8 * k, b, r, r, g, g, g, s, u, 1]))
-    rows = Rows(
-        real[x[0] : x[1]].reshape((n, d)), real[x[1] : x[2]],
-        whole[i[0] : i[1]], real[x[2] : x[3]].reshape((n, 8)),
-        whole[i[1] : i[2]], whole[i[2] : i[3]],
+    n, d, k, r, b, g, u, s = (
+        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7],
     )  # fmt: skip
-    singles = Singles(whole[i[3] : i[4]], whole[i[4] : i[5]], real[x[3] : x[4]].reshape((k, 8)))
-    matrix = Sparse(whole[i[5] : i[6]], whole[i[6] : i[7]], real[x[4] : x[5]])
-    normals = Normals(
-        matrix, real[x[5] : x[6]], real[x[6] : x[7]], whole[i[7] : i[8]], whole[i[8] : i[9]]
-    )
-    groups = Groups(real[x[7] : x[8]], real[x[8] : x[9]], real[x[9] : x[10]])
-    levels = Sparse(whole[i[9] : i[10]], whole[i[10] : i[11]], real[x[10] : x[11]])
+    code, whole = _cut(whole, n)
+    noise, whole = _cut(whole, n)
+    columns, whole = _cut(whole, d)
+    single_at, whole = _cut(whole, k)
+    single_code, whole = _cut(whole, k)
+    row_start, whole = _cut(whole, r + 1)
+    row_at, whole = _cut(whole, b)
+    level, whole = _cut(whole, r)
+    group, whole = _cut(whole, r)
+    level_start, whole = _cut(whole, u + 1)
+    level_at, whole = _cut(whole, s)
+    projection, real = _cut(real, n * d)
+    offset, real = _cut(real, n)
+    table, real = _cut(real, 8 * n)
+    single_table, real = _cut(real, 8 * k)
+    row_value, real = _cut(real, b)
+    mean, real = _cut(real, r)
+    precision, real = _cut(real, r)
+    shape, real = _cut(real, g)
+    rate, real = _cut(real, g)
+    size, real = _cut(real, g)
+    level_value, real = _cut(real, s)
+    shift, constant = _cut(real, u)
     return JointDensity(
-        rows, singles, normals, groups, levels, real[x[11] : x[12]], real[x[12] : x[13]], sizes[10]
-    )
+        Rows(projection.reshape((n, d)), offset, code, table.reshape((n, 8)), noise, columns),
+        Singles(single_at, single_code, single_table.reshape((k, 8))),
+        Normals(Sparse(row_start, row_at, row_value), mean, precision, level, group),
+        Groups(shape, rate, size),
+        Sparse(level_start, level_at, level_value), shift, constant, sizes[10],
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------- parts of it
@@ -215,6 +242,15 @@ def _add_transposed(matrix, force, gradient):  # type: ignore[no-untyped-def]
     for i in range(len(force)):
         for k in range(matrix.start[i], matrix.start[i + 1]):
             gradient[matrix.at[k]] += matrix.value[k] * force[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _levels(density, x):  # type: ignore[no-untyped-def]
+    """U = S x + s."""
+    u = _times(density.levels, x)
+    for k in range(len(u)):
+        u[k] += density.shift[k]
+    return u
 
 
 # Four rows at a time: a number of x is loaded once for four products, as fast as BLAS and without
@@ -269,32 +305,48 @@ def _pulled_back(projection, slope):  # type: ignore[no-untyped-def]
 @njit(cache=True, error_model="numpy")
 def _add_normals(normals, groups, x, u, at, gradient):  # type: ignore[no-untyped-def]
     """Prior of the rows r = B x - m; `at` is the slope in every level, and is added to."""
-    r = _times(normals.matrix, x) - normals.mean
-    square, value = np.zeros(len(groups.shape)), 0.0
-    precision = normals.precision.copy()
+    r = _times(normals.matrix, x)
+    force, square = np.empty(len(r)), np.zeros(len(groups.shape))
+    value = 0.0
     for j in range(len(r)):
         level, group = normals.level[j], normals.group[j]
+        r[j] -= normals.mean[j]
+        force[j] = normals.precision[j] * r[j]
         if level >= 0:
-            precision[j] *= exp(u[level])
+            force[j] *= exp(u[level])
             value += 0.5 * u[level]
             at[level] += 0.5
         if group >= 0:
-            square[group] += precision[j] * r[j] * r[j]
-    pull = np.ones(len(square))
-    for g in range(len(square)):
-        shape, rate = groups.shape[g] + 0.5 * groups.size[g], groups.rate[g] + 0.5 * square[g]
-        value -= shape * log(rate)
-        pull[g] = shape / rate  # the mean of the precision, given x
+            square[group] += force[j] * r[j]
+    value -= _log_rates(groups, square)
     for j in range(len(r)):
         level, group = normals.level[j], normals.group[j]
-        force = precision[j] * r[j] * (pull[group] if group >= 0 else 1.0)
-        if group < 0:
-            value -= 0.5 * force * r[j]
+        if group >= 0:
+            force[j] *= square[group]
+        else:
+            value -= 0.5 * force[j] * r[j]
         if level >= 0:
-            at[level] -= 0.5 * force * r[j]
-        r[j] = -force
-    _add_transposed(normals.matrix, r, gradient)
+            at[level] -= 0.5 * force[j] * r[j]
+        force[j] = -force[j]
+    _add_transposed(normals.matrix, force, gradient)
     return value
+
+
+@njit(cache=True, error_model="numpy")
+def _log_rates(groups, square):  # type: ignore[no-untyped-def]
+    """Σ (a + n/2) log(b + ½ square); each square is overwritten by the mean of its precision.
+
+    Groups of one shape, as the weights of a block have it, share a logarithm: that of a product.
+    """
+    value, product, before = 0.0, 1.0, 0.0
+    for g in range(len(square)):
+        shape, rate = groups.shape[g] + 0.5 * groups.size[g], groups.rate[g] + 0.5 * square[g]
+        if shape != before or not _SMALL < product < _LARGE:
+            value += before * log(product)
+            product, before = 1.0, shape
+        product *= rate
+        square[g] = shape / rate
+    return value + before * log(product)
 
 
 @njit(cache=True, error_model="numpy")
@@ -353,7 +405,7 @@ def _add_rows(rows, link, x, u, at, gradient):  # type: ignore[no-untyped-def]
 def _evaluate(density, x, gradient):  # type: ignore[no-untyped-def]
     """Log density; its gradient is written into `gradient`."""
     gradient[:] = 0.0
-    u = _times(density.levels, x) + density.shift
+    u = _levels(density, x)
     at = np.zeros(len(u))
     value = density.constant[0]
     value += _add_normals(density.normals, density.groups, x, u, at, gradient)
@@ -385,11 +437,12 @@ def gradient_at(packed: Packed, x: Array) -> tuple[float, Array]:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _log_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
+    """Log sites of rows of any family."""
     density = _unpacked(sizes, whole, real)
     rows = density.rows
     found = np.empty((len(x), len(rows.code)))
     for i in range(len(x)):
-        u = _times(density.levels, x[i]) + density.shift
+        u = _levels(density, x[i])
         eta = _predictor(rows.projection, _scaled(rows.columns, u, x[i]), rows.offset)
         for n in range(len(eta)):
             row = row_of(rows.table, n)
@@ -399,10 +452,31 @@ def _log_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     return found
 
 
+@njit(cache=True, error_model="numpy", nogil=True)
+def _split_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
+    """Rows of one link: log site = line + log factor."""
+    density = _unpacked(sizes, whole, real)
+    rows = density.rows
+    line, factor = np.empty((2, len(x), len(rows.code)))
+    for i in range(len(x)):
+        u = _levels(density, x[i])
+        eta = _predictor(rows.projection, _scaled(rows.columns, u, x[i]), rows.offset)
+        if density.link == LOGISTIC:
+            split_sigmoid(eta, factor[i], line[i])
+        else:
+            split_cdf(eta, factor[i], line[i])
+    return line, factor
+
+
 def log_rows(packed: Packed, x: Array) -> Array:
     """Log sites of the rows (..., N) at points x (..., n)."""
     flat = np.ascontiguousarray(x.reshape(-1, x.shape[-1]), dtype=np.float64)
-    return np.asarray(_log_rows(*packed, flat).reshape((*x.shape[:-1], -1)))
+    if packed.sizes[-1] < 0:
+        found = _log_rows(*packed, flat)
+    else:
+        found, factor = _split_rows(*packed, flat)
+        found += np.log(factor, out=factor)  # NumPy takes several at a time
+    return np.asarray(found.reshape((*x.shape[:-1], -1)))
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -411,7 +485,7 @@ def _group_rates(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     normals = density.normals
     found = np.empty((len(x), len(density.groups.rate)))
     for i in range(len(x)):
-        u = _times(density.levels, x[i]) + density.shift
+        u = _levels(density, x[i])
         r = _times(normals.matrix, x[i]) - normals.mean
         found[i] = density.groups.rate
         for j in range(len(r)):

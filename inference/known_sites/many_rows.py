@@ -8,6 +8,7 @@ the same arithmetic for every row, so that the compiler takes as many rows as th
 |-----------------------------------------------------------------------|----------------|
 | e^x = 2^n e^r, |r| <= ½ log 2, e^r by its series to r^13              | `_exp_below`   |
 | (1 + 2x) e^(x²) erfc(x) = polynomial in (x - k) / (x + k), k = 3.75   | `_ERFCX`       |
+| log σ(u), log Phi(u) = line + log factor                              | `split_...`    |
 | log Π = Σ log: one logarithm for 32 rows                              | `_log_product` |
 
 The polynomial is the one through the Chebyshev points (Shepherd & Laframboise, Math. Comp. 1981,
@@ -23,7 +24,7 @@ from numba.extending import intrinsic
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
-__all__ = ["add_log_cdf", "add_log_sigmoid"]
+__all__ = ["add_log_cdf", "add_log_sigmoid", "split_cdf", "split_sigmoid"]
 
 _HALFWAY = 3.75
 _DEGREE = 20
@@ -94,33 +95,46 @@ def _sum(values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=_IN_ORDER)
-def add_log_sigmoid(u):  # type: ignore[no-untyped-def]
-    """Σ log σ(u); each u is overwritten by the slope σ(-u)."""
-    n = len(u)
-    factor, line = np.empty(n), np.empty(n)
-    for i in range(n):
+def split_sigmoid(u, factor, line):  # type: ignore[no-untyped-def]
+    """Log σ(u) = line + log factor; each u is overwritten by the slope σ(-u)."""
+    for i in range(len(u)):
         small = _exp_below(-abs(u[i]))
-        factor[i], line[i] = 1.0 + small, min(u[i], 0.0)
-        u[i] = (small if u[i] > 0.0 else 1.0) / (1.0 + small)
-    return _sum(line) - _log_product(factor)
+        factor[i], line[i] = 1.0 / (1.0 + small), min(u[i], 0.0)
+        u[i] = (small if u[i] > 0.0 else 1.0) * factor[i]
 
 
 @njit(cache=True, error_model="numpy", fastmath=_IN_ORDER)
+def _half_erfcx(x):  # type: ignore[no-untyped-def]
+    """½ e^(x²) erfc(x) of x >= 0; the loop is unrolled, so that rows are taken together."""
+    t = (x - _HALFWAY) / (x + _HALFWAY)
+    p = _ERFCX[0]
+    for k in range(1, _DEGREE + 1):
+        p = p * t + _ERFCX[k]
+    return 0.5 * p / (1.0 + 2.0 * x)
+
+
+@njit(cache=True, error_model="numpy", fastmath=_IN_ORDER)
+def split_cdf(u, factor, line):  # type: ignore[no-untyped-def]
+    """Log Phi(u) = line + log factor; each u is overwritten by the slope N(u) / Phi(u)."""
+    for i in range(len(u)):
+        x, low = abs(u[i]) * _SQRT_HALF, u[i] < 0.0
+        small, half = _exp_below(-x * x), _half_erfcx(x)
+        factor[i] = half if low else 1.0 - small * half  # Phi(u), of the lower tail times e^(x²)
+        line[i] = -x * x if low else 0.0
+        u[i] = _HALF_DENSITY * (1.0 if low else small) / factor[i]
+
+
+@njit(cache=True, error_model="numpy")
+def add_log_sigmoid(u):  # type: ignore[no-untyped-def]
+    """Σ log σ(u); each u is overwritten by the slope σ(-u)."""
+    factor, line = np.empty(len(u)), np.empty(len(u))
+    split_sigmoid(u, factor, line)
+    return _sum(line) + _log_product(factor)
+
+
+@njit(cache=True, error_model="numpy")
 def add_log_cdf(u):  # type: ignore[no-untyped-def]
     """Σ log Phi(u); each u is overwritten by the slope N(u) / Phi(u)."""
-    n = len(u)
-    t, small, scaled, line = np.empty(n), np.empty(n), np.zeros(n), np.empty(n)
-    for i in range(n):
-        x = abs(u[i]) * _SQRT_HALF
-        t[i] = (x - _HALFWAY) / (x + _HALFWAY)
-        small[i] = _exp_below(-x * x)
-        line[i] = -x * x if u[i] < 0.0 else 0.0
-    for k in range(_DEGREE + 1):  # Horner, all rows at each step
-        for i in range(n):
-            scaled[i] = scaled[i] * t[i] + _ERFCX[k]
-    for i in range(n):
-        half = 0.5 * scaled[i] / (1.0 + 2.0 * _SQRT_HALF * abs(u[i]))  # ½ e^(x²) erfc(x)
-        low = u[i] < 0.0
-        t[i] = half if low else 1.0 - small[i] * half  # Phi(u), of the lower tail times e^(x²)
-        u[i] = _HALF_DENSITY * (1.0 if low else small[i]) / t[i]
-    return _sum(line) + _log_product(t)
+    factor, line = np.empty(len(u)), np.empty(len(u))
+    split_cdf(u, factor, line)
+    return _sum(line) + _log_product(factor)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import rvs_in_graph
-from pytensor.compile.mode import get_mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.scalar.basic import Add, Clip, Mul, Second
 from pytensor.scalar.math import Log1mexp, Softplus
@@ -122,8 +122,14 @@ def quick() -> Iterator[None]:
         yield
 
 
-def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:
-    """Compile; refuse a graph in which a random variable was left or cloned."""
+def compile_graph(
+    inputs: list[Any], outputs: Any, as_written: bool = False
+) -> Callable[..., Any]:
+    """Compile; refuse a graph in which a random variable was left or cloned.
+
+    `as_written` leaves out PyTensor's own rewrites: compiled in a fifth of the time, and half as
+    fast. It is for what is called a few times, and may lose digits that a rewrite saves.
+    """
     left = rvs_in_graph(outputs if isinstance(outputs, list) else [outputs])
     if left:
         names = ", ".join(sorted(v.name or str(v) for v in left))
@@ -131,8 +137,11 @@ def compile_graph(inputs: list[Any], outputs: Any) -> Callable[..., Any]:
             f"{names}: a random variable is left in the graph, its value would be drawn at random. "
             f"Give it a name in the model, and the data whole (no pm.Minibatch)"
         )
-    late = [(in2out(rule, name=rule.__name__), _LAST) for rule in (by_axes, by_ufuncs)]
-    mode = get_mode("FAST_COMPILE").register(*late)
+    if as_written:
+        mode = Mode(linker="vm", optimizer=in2out(by_axes, by_ufuncs, name="as_written"))
+    else:
+        late = [(in2out(rule, name=rule.__name__), _LAST) for rule in (by_axes, by_ufuncs)]
+        mode = get_mode("FAST_COMPILE").register(*late)
     with quick():
         function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
     return _OneAtATime(function)
