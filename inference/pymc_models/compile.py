@@ -122,9 +122,7 @@ def quick() -> Iterator[None]:
         yield
 
 
-def compile_graph(
-    inputs: list[Any], outputs: Any, as_written: bool = False
-) -> Callable[..., Any]:
+def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> Callable[..., Any]:
     """Compile; refuse a graph in which a random variable was left or cloned.
 
     `as_written` leaves out PyTensor's own rewrites: compiled in a fifth of the time, and half as

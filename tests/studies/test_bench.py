@@ -71,11 +71,11 @@ def test_a_ratio_is_the_peers_cost_per_step_over_ours():
     case = bench.Case("task", "peer", script="x", method="y", goal=5.0)
     own = {"cpu_seconds": 4.0, "steps": 40, **COST}  # 0.1 a step
     peer = {"cpu_seconds": 3.0, "steps": 10, "converged": False, "log_evidence": -7.0, **COST}
-    line = bench.timing(case, peer, {"task": own}, "", 1.0)
+    line = bench.timing(case, peer, {"task": own}, "")
     assert line.ratio == pytest.approx(3.0) and line.cpu_per_step == pytest.approx(0.3)
     assert line.note == "not converged" and line.found["log_evidence"] == -7.0
     assert "GOAL MISSED" in bench.table([line])
-    faster = bench.timing(case, peer, {"task": {**own, "cpu_seconds": 2.0}}, "", 1.0)
+    faster = bench.timing(case, peer, {"task": {**own, "cpu_seconds": 2.0}}, "")
     assert faster.ratio == pytest.approx(6.0) and "goal met" in bench.table([faster])
 
 
@@ -83,19 +83,19 @@ def test_a_ratio_of_whole_calls_does_not_see_the_steps():
     case = bench.Case("task", "peer", script="x", method="y", per_step=False)
     own = {"cpu_seconds": 4.0, "steps": 40, **COST}
     peer = {"cpu_seconds": 8.0, "steps": 10, **COST}
-    assert bench.timing(case, peer, {"task": own}, "", 1.0).ratio == pytest.approx(2.0)
+    assert bench.timing(case, peer, {"task": own}, "").ratio == pytest.approx(2.0)
 
 
 def test_the_distance_is_in_our_standard_deviations():
     case = bench.Case("task", "peer", script="x", method="y")
     own = {"cpu_seconds": 1.0, "mean": [0.0, 1.0], "sd": [0.5, 2.0], **COST}
     peer = {"cpu_seconds": 1.0, "mean": [0.1, 1.2], "sd": [9.0, 9.0], **COST}
-    assert bench.timing(case, peer, {"task": own}, "", 1.0).distance == pytest.approx(0.2)
+    assert bench.timing(case, peer, {"task": own}, "").distance == pytest.approx(0.2)
 
 
 def test_without_our_own_figure_there_is_no_ratio():
     case = bench.Case("task", "peer", script="x", method="y", goal=1.0)
-    line = bench.timing(case, {"cpu_seconds": 1.0, **COST}, {}, "", 1.0)
+    line = bench.timing(case, {"cpu_seconds": 1.0, **COST}, {}, "")
     assert line.ratio is None and "no figure" in line.note
 
 
@@ -217,3 +217,48 @@ def test_the_command_line_prints_json_lines(capsys, monkeypatch):
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["peer"] for line in lines] == ["ardvark", "numpy", "pymc"]
     assert lines[1]["ratio"] == 1.0
+
+
+def test_a_run_that_was_cut_goes_on_where_it_stopped(capsys, tmp_path, monkeypatch):
+    path, asked = tmp_path / "bench.json", ["--task", "import", "--task", "first laplace"]
+
+    def main(*options):
+        monkeypatch.setattr(sys, "argv", ["bench", "--write", str(path), *asked, *options])
+        bench.main()
+        return capsys.readouterr().out
+
+    def cut(command, turn):
+        if "import" in bench.CASES[int(command[-1])].task:
+            return {"cpu_seconds": 1.0, **COST}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "run_once", cut)
+    with pytest.raises(KeyboardInterrupt):
+        main()
+    monkeypatch.setattr(bench, "run_once", lambda command, turn: {"cpu_seconds": 2.0, **COST})
+    assert "import" not in main("--resume")
+    rows = json.loads(path.read_text())["bench"]
+    assert {row["cpu_seconds"] for row in rows if row["task"] == "import"} == {1.0}
+    assert "import" in main()  # without it all is measured again
+
+
+def test_a_quick_run_leaves_out_long_peers_and_keeps_their_rows(capsys, monkeypatch):
+    monkeypatch.setattr(bench, "run_once", lambda command, turn: {"cpu_seconds": 1.0, **COST})
+    monkeypatch.setattr(bench.Bench, "python", lambda self, name: name)
+    options = ["--json", "--quick", "--task", "rvm regression 2000"]
+    monkeypatch.setattr(sys, "argv", ["bench", *options])
+    bench.main()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["peer"], line["turns"]) for line in lines] == [("ardvark", 0), ("fastrvm", 2)]
+
+
+def test_the_distance_is_of_one_turn_since_turns_have_their_own_data(place, monkeypatch):
+    answers = iter([0.0, 0.1, 5.0, 5.2])
+
+    def run_once(command, turn):
+        return {"cpu_seconds": 1.0, "mean": [next(answers)], "sd": [1.0], **COST}
+
+    monkeypatch.setattr(bench, "run_once", run_once)
+    cases = [index_of("import", bench.US), index_of("import", "numpy")]
+    _, numpy = bench.measure(cases, 2, place)
+    assert numpy.distance == pytest.approx(0.2)
