@@ -22,14 +22,53 @@ from ardvark.inference.joint.parts import conditional_density, joint_of
 from ardvark.inference.known_sites.joint_density import COPY, LOG_DENSITY
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.forms import stored_names
+from ardvark.inference.samplers.nutpie_chains import Asked, Draws, draws_of, run_nutpie
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.tree import draws_dataset
 
-__all__ = ["find_conditional", "find_density", "for_nutpie", "gap_at", "posterior_at"]
+__all__ = [
+    "MachineCode",
+    "find_conditional",
+    "find_density",
+    "for_nutpie",
+    "gap_at",
+    "posterior_at",
+]
 
 HALVINGS = 30  # of a jitter that leads where nothing is possible
 LOOKED_AT = 3  # draws of each chain that are held against PyMC's density: first, middle, last
+
+
+class MachineCode:
+    """A density in machine code, ready to be sampled: nutpie is told its address."""
+
+    def __init__(
+        self,
+        model: Any,
+        joint: Joint,
+        start: Mapping[str, Any],
+        var_names: Sequence[str] | None,
+        predictor: str | None,
+    ) -> None:
+        self.model, self.joint = model, joint
+        self.compiled = for_nutpie(joint, start)
+        self.more, self.predictor = var_names or (), predictor
+        form = "integrated" if joint.integrated else "as_written"
+        self.info = {"sampler": "nutpie", "density": "machine code", "form": form}
+        self.x = np.zeros(0)  # the last draws, (chain, draw, n)
+
+    def draw(self, asked: Asked, rng: np.random.Generator) -> Draws:
+        """Draw the point x and give what it stands for."""
+        tree = run_nutpie(self.compiled, asked, seed=int(rng.integers(2**31)))
+        points, sample_stats = draws_of(tree)
+        self.x = points["x"].transpose("chain", "draw", ...).to_numpy()
+        values = self.joint.natural(self.x, rng)
+        return posterior_at(self.model, values, self.predictor, self.more), sample_stats
+
+    def gap(self) -> str:
+        """Say where the chains went to places at which this is not the density of the graph."""
+        return gap_at(self.joint, self.model, self.x)
 
 
 def find_density(model: Any, settings: Any) -> Joint | str:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["TASKS", "nuts_ardvark", "nuts_nutpie"]
+__all__ = ["TASKS", "model_of", "nuts_ardvark", "nuts_nutpie"]
 
 TASKS = {
     "nuts 60 x 5 probit": (60, 5, "probit"),
@@ -32,7 +32,7 @@ def _repeat() -> int:
     return int(os.environ.get(REPEAT, "0"))
 
 
-def _model(task: str) -> Any:
+def model_of(task: str) -> Any:
     """The model of `av.models`; a fifth of the inputs matter."""
     import numpy as np
 
@@ -69,8 +69,8 @@ def nuts_ardvark(task: str, later: bool = False) -> Callable[[], dict[str, Any]]
 
         warnings.simplefilter("ignore")
         if later:
-            av.fit(_model(task), av.NUTS(tune=10), draws=10, random_seed=0, progressbar=False)
-        model = _model(task)
+            av.fit(model_of(task), av.NUTS(tune=10), draws=10, random_seed=0, progressbar=False)
+        model = model_of(task)
         begin, wall = time.process_time(), time.perf_counter()
         tree = av.fit(model, av.NUTS(), random_seed=_repeat(), progressbar=False)
         spent = {"cpu_seconds": time.process_time() - begin}
@@ -88,7 +88,7 @@ def nuts_nutpie(task: str, with_compile: bool) -> Callable[[], dict[str, Any]]:
 
         from ardvark.models.card import card_of
 
-        card = card_of(_model(task))
+        card = card_of(model_of(task))
         assert card is not None and card.integrated is not None
         graph = card.integrated()
         begin, wall = time.process_time(), time.perf_counter()

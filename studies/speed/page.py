@@ -36,7 +36,12 @@ beyond their error.
 
 def page(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """The whole page as Markdown."""
-    parts = [HEAD, _peers(rows.get("bench", [])), _growth(rows.get("growth", []))]
+    parts = [
+        HEAD,
+        _peers(rows.get("bench", [])),
+        _growth(rows.get("growth", [])),
+        _whitening(rows.get("whitening", [])),
+    ]
     every = [row for table in rows.values() for row in table]
     if any(row["loaded"] for row in every):
         parts.append(LOADED)
@@ -47,15 +52,18 @@ def page(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 def _peers(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         "## Against named peers\n",
-        "| task | contestant | CPU ms | steps | ratio | goal |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| task | contestant | CPU ms | steps | ratio | goal | log evidence | test error |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     before = ""
     for row in sorted(rows, key=lambda row: (row["task"], row["peer"] != "ardvark")):
         task = "" if row["task"] == before else row["task"]
         before = row["task"]
         name = row["version"] or row["peer"]  # the version has the name in it
+        found = row.get("found") or {}
+        answers = [(found.get("log_evidence"), ".5g"), (found.get("test_error"), ".3g")]
         cells = [task, name, *_figures(row)]
+        cells += ["" if value is None else format(value, form) for value, form in answers]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -93,6 +101,31 @@ def _growth(rows: Sequence[Mapping[str, Any]]) -> str:
             f"| {row['what']} | {row['grows']} | {row['exponent']:.2f}{mark} | {row['expected']:g} "
             f"| {sizes} | {times} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def _whitening(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    lines = [
+        "## NUTS in other coordinates\n",
+        "Effective draws of the worst weight per thousand gradients, those of tuning included, in",
+        "coordinates in which a Gaussian is round (`studies/speed/whitening.py`): that of EP at",
+        "the starting hyperparameters, or that of the posterior itself; and as it is, with",
+        '`NUTS(metric="low_rank")`.\n',
+        "| task | draws of tuning | as it is | by EP | by the posterior | low rank |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    found = {(row["task"], row["tune"], row["coordinates"]): row for row in rows}
+    for task, tune in dict.fromkeys((row["task"], row["tune"]) for row in rows):
+        cells = []
+        for name in ("as_is", "ep", "posterior", "low_rank"):
+            if (row := found.get((task, tune, name))) is None:
+                cells.append("")
+                continue
+            error = "" if row["error"] is None else f" ± {row['error']:.1g}"
+            cells.append(f"{row['per_thousand']:.3g}{error}")
+        lines.append(f"| {task} | {tune} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,7 @@ import xarray as xr
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.pymc_models.forms import form_to_sample, recover_precisions
-from ardvark.inference.samplers import nuts
+from ardvark.inference.samplers import compiled
 from ardvark.inference.samplers.convergence import RHAT_MAX, SamplerDraws
 from ardvark.inference.samplers.nuts import NUTS, sample_nuts
 from ardvark.models.card import Card, Precision, remember
@@ -180,13 +180,13 @@ def test_new_data_need_no_new_compilation(
 
 def test_what_a_compilation_is_tied_to(data: tuple[Any, Any]) -> None:
     model = linear_model(*data)
-    free_of_rows = nuts._signature(model, ["w", "total"])
-    with_rows = nuts._signature(model, ["w", "eta"])
-    unknown_length = nuts._signature(model, ["w", "fitted"])
+    free_of_rows = compiled._signature(model, ["w", "total"])
+    with_rows = compiled._signature(model, ["w", "eta"])
+    unknown_length = compiled._signature(model, ["w", "fitted"])
     model.set_data("X", np.ones((7, 3)), coords={"row": range(7)})
-    assert nuts._signature(model, ["w", "total"]) == free_of_rows
-    assert nuts._signature(model, ["w", "eta"]) != with_rows
-    assert nuts._signature(model, ["w", "fitted"]) != unknown_length
+    assert compiled._signature(model, ["w", "total"]) == free_of_rows
+    assert compiled._signature(model, ["w", "eta"]) != with_rows
+    assert compiled._signature(model, ["w", "fitted"]) != unknown_length
 
 
 def test_panic_of_rust_is_an_error(

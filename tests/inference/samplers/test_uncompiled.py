@@ -179,7 +179,9 @@ class Graph:
 
     def __init__(self, model: Any, *_: Any) -> None:
         self.info = {"density": "graph"}
-        self.known = nuts._Uncompiled(model, uncompiled.find_density(model, NUTS()), {}, None, None)
+        self.known = uncompiled.MachineCode(
+            model, uncompiled.find_density(model, NUTS()), {}, None, None
+        )
 
     def draw(self, *arguments: Any) -> Any:
         return self.known.draw(*arguments)
@@ -188,7 +190,7 @@ class Graph:
 def test_a_density_that_is_wrong_where_the_chains_went_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nuts, "_Graph", Graph)
+    monkeypatch.setattr(nuts, "Graph", Graph)
     monkeypatch.setattr(uncompiled, "gap_at", lambda *_: "it is off by 1")
     found = draws_of(av.models.ard_classification(*data(7)))
     assert found.info["density"] == "graph"
@@ -197,9 +199,28 @@ def test_a_density_that_is_wrong_where_the_chains_went_is_not_used(
 
 
 def test_what_is_asked_for_or_unknown_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nuts, "_Graph", Graph)
+    monkeypatch.setattr(nuts, "Graph", Graph)
     model = av.models.ard_classification(*data(8))
     forced = draws_of(model, NUTS(tune=50, compiled=True), draws=50)
     assert forced.info["why_compiled"] == "it was asked for"
     monkeypatch.setattr(uncompiled, "differs", lambda *_: "it differs")
     assert uncompiled.find_density(model, NUTS()) == "it differs"
+
+
+# ------------------------------------------------------------------------------------- the metric
+
+
+def test_a_low_rank_metric_samples_the_same_posterior(no_compiler: None) -> None:
+    model = av.models.ard_classification(*data(11))
+    low = numbers(draws_of(model, NUTS(metric="low_rank"), draws=1000).posterior)
+    diagonal = numbers(draws_of(model, NUTS(), seed=2, draws=1000).posterior)
+    assert np.abs(z_scores(low, diagonal)).max() < LIMIT
+    assert not np.array_equal(low, numbers(draws_of(model, NUTS(), draws=1000).posterior))
+
+
+def test_a_metric_of_nutpie_is_refused_where_pymc_samples() -> None:
+    model = av.models.ard_classification(*data(11))
+    with pytest.raises(av.errors.UnsupportedPair, match="metric of nutpie's"):
+        draws_of(model, NUTS(metric="low_rank", sampler="pymc"))
+    with pytest.raises(ValueError, match="metric"):
+        NUTS(metric="dense")
