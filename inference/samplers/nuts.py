@@ -178,7 +178,7 @@ def _sample(
     """Draw, look, and go on if the chains are to be drawn until they have converged."""
     settings = job.settings
     lengths = looks_at(job.draws, settings.until, settings.most_draws)
-    options = {
+    options: dict[str, Any] = {
         "tune": settings.tune,
         "chains": job.chains,
         "cores": settings.cores,

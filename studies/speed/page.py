@@ -25,7 +25,7 @@ writes. CPU seconds, one BLAS thread, fresh processes in turns with the peer. A 
 cost over Ardvark's (above 1: Ardvark is cheaper), the geometric mean over the turns with its
 standard error; less than 1.5 either way is no difference. Cost is per step for the ARD paths and
 per effective draw of the worst weight for NUTS (there "steps" are effective draws, and everything
-from `av.fit` counts). What each task is: the first lines of `studies/speed/bench.py`, and
+from `av.fit` counts). What each task is: the first lines of `studies/speed/cases.py`, and
 `nuts_speed.py`.
 """
 LOADED = f"""
@@ -59,7 +59,9 @@ def _peers(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in sorted(rows, key=lambda row: (row["task"], row["peer"] != "ardvark")):
         task = "" if row["task"] == before else row["task"]
         before = row["task"]
-        name = row["version"] or row["peer"]  # the version has the name in it
+        name = row["version"] or row["peer"]  # the version has a name in it, mostly the peer's
+        if row["peer"].lower() not in name.lower():
+            name = f"{row['peer']} ({name})"
         found = row.get("found") or {}
         answers = [(found.get("log_evidence"), ".5g"), (found.get("test_error"), ".3g")]
         cells = [task, name, *_figures(row)]
