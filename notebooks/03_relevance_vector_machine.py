@@ -17,8 +17,9 @@
 # **What makes a relevance vector machine sparse, how is its kernel chosen, and can its error bars
 # be believed?**
 #
-# The pictures of Tipping's lecture on sparse Bayesian models, and one that it leaves out: what the
-# predictive error bars do far from the data, and whether averaging over the precisions mends it.
+# These are the pictures of Tipping's lecture on sparse Bayesian models, and one that it leaves out:
+# what the predictive error bars do far from the data, and whether averaging over the precisions
+# helps.
 
 # %%
 import os
@@ -34,9 +35,10 @@ fast = os.environ.get("ARDVARK_FAST") == "1"
 # %% [markdown]
 # ## Three priors of two weights
 #
-# A Gaussian; a Gaussian whose one precision is integrated out (a round Student-t); one precision
-# each (a product of Student-t's). Only the last has its mass along the axes, which is sparsity.
-# The density drawn is a Student-t of one degree of freedom.
+# The first prior is a Gaussian. In the second one common precision is integrated out, which gives a
+# spherical Student-t. In the third each weight has its own precision, which gives a product of
+# Student-t's. Only the last has its mass along the axes, and so favours sparse weights. The density
+# drawn is a Student-t with one degree of freedom.
 
 # %%
 w = np.linspace(-4, 4, 161)
@@ -55,8 +57,8 @@ for axis, (name, density) in zip(axes, priors.items(), strict=True):
     axis.set_aspect("equal")
 
 # %% [markdown]
-# All three are one argument of the builder: `prior="shared"` has one precision, `"student"` has
-# them integrated out, and `"ard"`, the default, has one each.
+# All three are one argument of the builder: `prior="shared"` has one precision, `"student"` has the
+# precisions integrated out, and `"ard"`, the default, has one for each weight.
 #
 # ## Sinc, its relevance vectors circled
 
@@ -80,8 +82,8 @@ axis.set_title(f"{vectors.sum()} relevance vectors of 100 rows (the slide: 6.7 o
 # %% [markdown]
 # ## Ripley's data: support vectors and relevance vectors
 #
-# The SVM (C by cross-validation) keeps the rows near the boundary; the RVM keeps a few typical
-# rows. The Bayes error is 8.9 %.
+# The SVM (C by cross-validation) keeps the rows near the boundary; the RVM keeps a few rows that
+# are typical of their class. The Bayes error is 8.9 %.
 
 # %%
 from sklearn.model_selection import GridSearchCV
@@ -117,10 +119,10 @@ for axis, (name, (chosen, surface, predicted)) in zip(axes, surfaces.items(), st
 # %% [markdown]
 # ## Ockham and the kernel width
 #
-# The same sinc rows with many widths. A wide kernel cannot bend to the data, a narrow one could
-# have made anything, so the evidence of these data under it is small: the razor, on the left. But
-# each α is an optimum here, and integrating the weights does not pay for it; look at how slowly
-# the evidence falls on the narrow side, and at the true error beside it.
+# The same sinc rows are fitted with many widths. A wide kernel cannot follow the data. A narrow one
+# could follow any data, so the evidence of these data under it is small. But each α is set to its
+# optimum here, and the evidence does not account for that: note how slowly it falls on the narrow
+# side, and compare it with the true error beside it.
 
 # %%
 widths = np.geomspace(0.2, 12, 9 if fast else 25)
@@ -145,8 +147,8 @@ for axis, values, name in zip(axes, (evidence, misfit, counts), titles, strict=T
 print(f"width of the largest evidence: {widths[evidence.argmax()]:.2f}")
 
 # %% [markdown]
-# Which *kernel*? Any function of two rows will do, Mercer or not, and the evidence compares them
-# on equal terms: the same rows, one number each.
+# Any function of two rows can be a kernel, positive definite or not, and the evidence compares
+# kernels on the same rows:
 
 # %%
 kernels = {
@@ -164,8 +166,8 @@ av.diagnostics.compare_evidence(by_kernel)
 # %% [markdown]
 # ## Scales of the inputs: Friedman #1
 #
-# Ten inputs, of which the first five matter. One scale η per input, found by the gradient of the
-# evidence along with the precisions, makes the *inputs* sparse.
+# There are ten inputs, of which the first five matter. One scale η for each input, found by the
+# gradient of the evidence together with the precisions, makes the fit sparse in the *inputs*.
 
 # %%
 rows = 100 if fast else 240
@@ -194,16 +196,16 @@ axis.set_ylabel("η")
 inputs
 
 # %% [markdown]
-# The order of the bars is not the order of importance for the fit: η is how fast the function
-# bends along an input, and x4 and x5, which enter linearly, need a small one.
+# The order of the bars is not the order of importance. η says how quickly the function changes
+# along an input; x3 and x4 enter linearly and need only a small one.
 #
 # ## Far from the data
 #
-# Every kernel function dies away from the rows, and with it the model's own uncertainty: at
-# x = 30 type-II maximum likelihood is sure of the bias (or of zero, where the bias was pruned),
-# up to the noise. Is that for want of integrating over the precisions? The same graph by NUTS
-# keeps all weights and averages over all precisions; VB (the variational relevance vector machine
-# of Bishop and Tipping) does so at the price of independence.
+# Every kernel function goes to zero far from the rows, and with it the model's own uncertainty. At
+# x = 30 type-II maximum likelihood is certain of the bias (or of zero, where the bias was pruned),
+# up to the noise. Is that because the precisions are not integrated out? NUTS on the same graph
+# keeps all weights and averages over all precisions. VB (the variational relevance vector machine
+# of Bishop and Tipping) does so under an assumption of independence.
 
 # %%
 few = slice(0, 100, 4)
@@ -212,7 +214,7 @@ nuts = av.NUTS(tune=300 if fast else 1000)
 trees = {
     "type-II ML": av.fit(model, "laplace", draws=200, random_seed=1),
     "VB": av.fit(model, "vb", draws=200, random_seed=1),
-    "NUTS": av.fit(model, nuts, draws=200 if fast else 1000, random_seed=1),
+    "NUTS": av.fit(model, nuts, draws=200 if fast else 1000, random_seed=1, progressbar=False),
 }
 wide = np.linspace(-30, 30, 241)[:, None]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6))
@@ -230,19 +232,19 @@ axes[1].set_title("predictive sd, the noise included")
 axes[1].legend()
 
 # %% [markdown]
-# Type-II maximum likelihood is surest where it knows least: its error bar shrinks to little more
-# than the noise. Mean-field VB averages over precisions too, but takes them as independent of the
-# weights. Averaged over all jointly by NUTS the bar is a third wider, and as wide far away as among
-# the rows. But it does not grow: beyond a few kernel widths no weight of a row has any say, and
-# what is left is the bias and the noise. That is the model, not the method.
+# Type-II maximum likelihood has its narrowest error bars where there are no data: little more than
+# the noise. Mean-field VB averages over precisions too, but takes them as independent of the
+# weights. With NUTS the error bar is a third wider, and as wide far away as among the rows. But it
+# does not grow: beyond a few kernel widths the weights of the rows have no influence, and only the
+# bias and the noise are left. That is a property of the model, not of the method.
 
 # %% [markdown]
 # ## To remember
 #
-# - A precision for each weight puts the prior's mass along the axes: that is where sparsity comes
-#   from.
-# - The evidence chooses a kernel width, and can overfit it; look at the error to the curve beside
-#   it.
-# - One scale per input makes the inputs sparse, not only the rows.
-# - Type-II error bars are too narrow far from the data. Integrating over precisions widens them;
-#   no method makes them grow.
+# - One precision for each weight puts the prior's mass along the axes. This is the source of
+#   sparsity.
+# - The evidence can choose a kernel width, and can overfit it; compare it with the error on new
+#   data.
+# - One scale for each input makes the fit sparse in inputs, not only in rows.
+# - Type-II error bars are too narrow far from the data. Integrating over precisions widens them,
+#   but no method makes them grow.

@@ -17,9 +17,10 @@
 # **What does a support vector machine gain from a likelihood, and which of its answers can be
 # trusted?**
 #
-# Chu, Keerthi, Ong and Ghahramani's trigonometric SVM is a Gaussian process classifier whose
-# likelihood is flat beyond a margin. So its mode is sparse, as that of an SVM is; and it has
-# probabilities and an evidence, as that of an SVM has not. One parameter per feature ranks them.
+# The trigonometric SVM of Chu, Keerthi, Ong and Ghahramani is a Gaussian process classifier whose
+# likelihood is constant beyond a margin. Its mode is therefore sparse, like that of an SVM. Unlike
+# an SVM it has predictive probabilities and an evidence. One parameter for each feature ranks the
+# features.
 
 # %%
 import os
@@ -37,9 +38,10 @@ draws = 250 if fast else 1000
 # %% [markdown]
 # ## Support vectors, and probabilities that can be believed
 #
-# Ripley's two mixtures, 100 rows to learn from, 1000 to look at. Rows inside the margin are the
-# support vectors (rings). An SVM's own decision values are no probabilities; here they are the
-# mass of the likelihood under a Gaussian, and the curve on the right is to follow the diagonal.
+# Ripley's two mixtures, with 100 rows for training and 1000 for testing. Rows inside the margin are
+# the support vectors (rings). The decision values of an SVM are not probabilities. Here a
+# probability is the mean of the likelihood under a Gaussian, and the calibration curve on the right
+# should follow the diagonal.
 
 # %%
 ripley = av.load("ripley", n=100, n_test=1000, seed=3)
@@ -73,9 +75,10 @@ print(f"test error {error:.1f} % (no rule can do better than 8.9 %)")
 # %% [markdown]
 # ## Which features?
 #
-# A small sibling of Madelon: the class is the side of a bent surface in three inputs, two of
-# which only matter together. Fisher's score and a linear ARD model look at features one by one
-# and see the third; RELIEF and the SVM's relevances (over all optima, with their spread) see more.
+# This is a small version of Madelon: the class is the side of a curved surface in three inputs, two
+# of which only matter together. Fisher's score and a linear ARD model look at features one by one
+# and find the third. RELIEF and the relevances of the SVM (averaged over all optima, with their sd)
+# find more.
 
 # %%
 rng = np.random.default_rng(6)
@@ -96,8 +99,9 @@ ranks["linear ARD"] = by_ard.loc[ranks.index, "rank"]
 ranks.T
 
 # %% [markdown]
-# Figures 2 and 3 of the paper: the ranking, and a learner on the top 1, 2, ... features. Here that
-# is the SVM itself, judged by leave-one-out from EP's cavities: no folds and no grid.
+# As in figures 2 and 3 of the paper, features are ranked, and a classifier is fitted to the first
+# 1, 2, ... of them. Here the classifier is the SVM itself, scored by leave-one-out from EP's
+# cavities, which needs neither folds nor a grid.
 
 # %%
 av.plot.selection(chosen["relevance"])
@@ -108,9 +112,10 @@ av.plot.selection(chosen["fisher"])
 # %% [markdown]
 # ## The evidence and its jumps
 #
-# One input, one free parameter. The paper's evidence, Laplace's, jumps up whenever a row enters the
-# margin, because its curvature is counted from there on: by half the log of 1 + π²q/8 with q its
-# variance. EP's has no jumps, and `log_evidence_correction` says what it leaves out.
+# There is one input and one free parameter. Laplace's evidence, which the paper uses, is
+# discontinuous: it jumps whenever a row enters the margin, because the curvature of that row counts
+# from there on. The jump is half the log of 1 + π²q/8, with q the variance of the row. EP's
+# evidence is continuous, and `log_evidence_correction` estimates its error.
 
 # %%
 rng = np.random.default_rng(5)
@@ -135,9 +140,9 @@ axis.set_ylabel("log evidence")
 axis.legend()
 
 # %% [markdown]
-# Figure 1 of the paper. The evidence above has two tops; a search from each side finds both, and
-# the posterior of the hyperparameter is put together from one Gaussian for each, (17), weighed by
-# the heights (18). The widths are an assumption: the grey curve is EP's evidence itself.
+# As in figure 1 of the paper: the evidence above has two maxima, and a search from each side finds
+# both. The posterior of the hyperparameter is approximated by one Gaussian for each, (17), weighted
+# by their heights (18). The widths are an assumption; the grey curve is EP's evidence itself.
 
 # %%
 both = [{"kappa_a": [0.3]}, {"kappa_a": [10.0]}]
@@ -152,9 +157,9 @@ tops["optima"].to_dataset()[["log_evidence", "weight", "kappa_a"]].to_dataframe(
 # %% [markdown]
 # ## Four answers at the same hyperparameters
 #
-# Elliptical slices are the reference: an exact chain that never leaves the likelihood's support.
-# NUTS is exact too, but its trajectories run over the edge where the likelihood is zero, and it
-# diverges there; that is said, not hidden. Laplace sits at the mode, off to one side of its mean.
+# Elliptical slice sampling is the reference: an exact chain that never leaves the support of the
+# likelihood. NUTS is exact too, but its trajectories cross the boundary where the likelihood
+# becomes zero, and it reports divergences. Laplace sits at the mode, which is not the mean.
 
 # %%
 best = av.Fixed(tops)
@@ -164,7 +169,7 @@ with warnings.catch_warnings():
         "laplace": av.fit(line, av.Laplace(hyper=best), draws=draws, random_seed=1),
         "ep": av.fit(line, av.EP(hyper=best), draws=draws, random_seed=2),
         "slices": av.fit(line, av.EllipticalSlice(hyper=best), draws=draws, random_seed=3),
-        "nuts": av.fit(line, av.NUTS(hyper=best), draws=draws, random_seed=4),
+        "nuts": av.fit(line, av.NUTS(hyper=best), draws=draws, random_seed=4, progressbar=False),
     }
 print("NUTS says:", answers["nuts"].attrs["problems"])
 columns = ["worst_mean_error", "worst_sd_ratio", "log_evidence", "seconds"]
@@ -183,9 +188,10 @@ axis.legend()
 # %% [markdown]
 # ## To remember
 #
-# - The likelihood is flat beyond the margin, so the mode is sparse; it is normalised, so there is
-#   an evidence.
-# - Relevances over all optima see inputs that only matter together; scores of single features do
-#   not.
+# - The likelihood is constant beyond the margin, so the mode is sparse; it is normalised, so there
+#   is an evidence.
+# - Relevances averaged over all optima find inputs that only matter together; scores of single
+#   features do not.
 # - Laplace's evidence jumps where a row enters the margin. EP's does not.
-# - Elliptical slices are the reference: NUTS diverges at the edge of the likelihood, and says so.
+# - Use elliptical slice sampling as the reference: NUTS has divergences at the boundary of the
+#   likelihood.

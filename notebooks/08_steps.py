@@ -16,12 +16,13 @@
 #
 # **How does an approximation become an exact sampler, and when is that better than NUTS?**
 #
-# EP is an approximation. Used as the *kernel* of a Markov chain it is exact: the chain visits the
-# posterior of the model, and how good EP is only decides how fast. Here one hierarchical model is
-# sampled in five ways, then the dimension grows, and at the end comes a posterior on which NUTS
-# diverges.
+# EP is an approximation. Used as the *proposal* of a Markov chain it is exact: the chain has the
+# posterior of the model as its target, and a better approximation only makes it mix faster. Here
+# one hierarchical model is sampled in five ways; then the number of weights grows; and at the end
+# the prior of the precisions becomes nearly flat.
 
 # %%
+import logging
 import os
 import time
 import warnings
@@ -36,8 +37,10 @@ import ardvark as av
 warnings.simplefilter(
     "ignore", av.errors.ConvergenceWarning
 )  # short chains: their ESS is shown instead
+logging.getLogger("pymc").setLevel(logging.ERROR)  # pm.sample names its steps each time
 fast = os.environ.get("ARDVARK_FAST") == "1"
 draws = 300 if fast else 2000
+settings = {"draws": draws, "chains": 2, "random_seed": 1, "progressbar": False}
 
 rng = np.random.default_rng(1)
 X = rng.normal(size=(60, 5))
@@ -47,9 +50,8 @@ model = av.models.ard_classification(X, t)
 # %% [markdown]
 # ## One model, five samplers
 #
-# The same posterior of weights and precisions: in `pm.sample`, by steps of ours beside each other;
-# in `av.fit`, where whole sweeps run in machine code; and by NUTS with the precisions integrated
-# out.
+# The same posterior of weights and precisions is sampled in `pm.sample` by several of our steps, in
+# `av.fit`, where whole sweeps run in machine code, and by NUTS with the precisions integrated out.
 
 # %%
 with model:
@@ -70,10 +72,10 @@ with model:
         seconds[name] = time.process_time() - start
 
 start = time.process_time()
-trees["sweeps"] = av.fit(model, av.EP(hyper=av.Sampled()), draws=draws, chains=2, random_seed=1)
+trees["sweeps"] = av.fit(model, av.EP(hyper=av.Sampled()), **settings)
 seconds["sweeps"] = time.process_time() - start
 start = time.process_time()
-trees["nuts"] = av.fit(model, "nuts", draws=draws, chains=2, random_seed=1, progressbar=False)
+trees["nuts"] = av.fit(model, "nuts", **settings)
 seconds["nuts"] = time.process_time() - start
 
 # %%
@@ -86,13 +88,14 @@ for name, tree in trees.items():
     print(f"{name:13} w: {means}   ESS {size:6.0f} in {seconds[name]:5.1f} CPU s")
 
 # %% [markdown]
-# The seconds of NUTS are nearly all compilation. A short chain is over before NUTS begins; for a
-# long one on a small model NUTS, once compiled, is as good.
+# The likelihood and the priors of this model are known in machine code, so NUTS compiles nothing.
+# On a graph that has to be compiled, a short chain of steps is finished before NUTS begins.
 #
 # ## What the dimension does
 #
-# An independence proposal must hit the whole posterior at once, and its acceptance falls as the
-# weights grow in number. A slice on the ellipse of EP never rejects, it only takes more trials.
+# An independence proposal must match the whole posterior at once, and its acceptance rate falls as
+# the number of weights grows. Elliptical slice sampling with EP's covariance never rejects; it only
+# needs more evaluations.
 
 # %%
 sizes = [2, 10, 50] if fast else [2, 5, 10, 20, 50, 100, 200]
@@ -104,7 +107,7 @@ for d in sizes:
     found = []
     for kernel in ("independence", "elliptical"):
         hyper = av.Sampled(kernel=kernel, tune=100)
-        tree = av.fit(graph, av.EP(hyper=hyper), draws=draws, chains=2, random_seed=1)
+        tree = av.fit(graph, av.EP(hyper=hyper), **settings)
         found.append(float(tree["sample_stats"]["block_trials"].mean()))
     rows.append(found)
 acceptance, trials = np.array(rows).T
@@ -120,18 +123,17 @@ right.set_title("elliptical")
 figure.tight_layout()
 
 # %% [markdown]
-# ## Where NUTS diverges
+# ## A prior that is nearly flat
 #
-# Precisions with a prior that is nearly flat, as the papers have it: a funnel in every weight. As
-# it is written NUTS cannot follow it. The block of weights given its precisions is no funnel, so EP
-# does not see one, and the scale step moves along its neck.
+# A nearly flat prior of the precisions makes a funnel in every weight, where NUTS is known to have
+# divergences. EP's steps do not meet the funnel, since they move the weights given the precisions,
+# and the scale step moves along it. At this size NUTS copes with the graph as written too: no draw
+# diverges, and the quantiles are similar.
 
 # %%
 flat = av.models.ard_classification(X, t, a=0.1, b=0.1)
-nuts = av.fit(
-    flat, av.NUTS(form="as_written"), draws=draws, chains=2, random_seed=1, progressbar=False
-)
-sweeps = av.fit(flat, av.EP(hyper=av.Sampled()), draws=draws, chains=2, random_seed=1)
+nuts = av.fit(flat, av.NUTS(form="as_written"), **settings)
+sweeps = av.fit(flat, av.EP(hyper=av.Sampled()), **settings)
 print(f"NUTS: {int(nuts['sample_stats']['diverging'].sum())} of {2 * draws} draws diverged")
 for name, tree in {"nuts": nuts, "sweeps": sweeps}.items():
     log_alpha = np.log(tree["posterior"]["alpha"].values[..., -1])
@@ -141,9 +143,11 @@ for name, tree in {"nuts": nuts, "sweeps": sweeps}.items():
 # %% [markdown]
 # ## To remember
 #
-# - A step built on an approximation is exact; how good the approximation is decides the speed
-#   only.
-# - Independence proposals fade as weights grow in number; slices on an ellipse need a few more
-#   trials.
-# - NUTS wins on long chains once compiled; a short chain of steps is over before that.
-# - Integrate precisions out, or move them with a scale step: as written they are a funnel.
+# - A step that is built on an approximation is exact; the quality of the approximation only decides
+#   its speed.
+# - Independence proposals fail as the number of weights grows; elliptical slices need a few more
+#   evaluations.
+# - NUTS is as good or better where nothing has to be compiled, and for long chains; steps are for
+#   short chains on new graphs, and for parts of a model that NUTS cannot take.
+# - A nearly flat prior of precisions makes a funnel: integrate them out, or move them with a scale
+#   step.

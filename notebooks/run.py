@@ -67,7 +67,7 @@ def tidy(notebook: Any, folder: Path) -> None:
     for cell in notebook.cells:
         cell["metadata"] = {}
         if "outputs" in cell:
-            cell["outputs"] = [output for output in cell["outputs"] if not is_handle(output)]
+            cell["outputs"] = [o for o in cell["outputs"] if not (is_handle(o) or is_progress(o))]
         for output in cell.get("outputs", []):
             if "text" in output:
                 output["text"] = without_places(output["text"], folder)
@@ -82,6 +82,11 @@ def is_handle(output: Any) -> bool:
     """Whether an output only says that a figure has a legend, lines or axes."""
     data = output.get("data", {})
     return set(data) == {"text/plain"} and bool(HANDLE.match(data["text/plain"]))
+
+
+def is_progress(output: Any) -> bool:
+    """Whether an output is progress: a spinner, or what moves the cursor of a terminal."""
+    return bool(re.search(r"\x1b\[(?:\?25[lh]|2K|\d*A|32m[⠀-⣿])", output.get("text", "")))
 
 
 def without_places(text: str, folder: Path) -> str:

@@ -97,12 +97,17 @@ def describe_model(model: Any) -> dict[str, Any]:
             "name": variable.name,
             "role": role,
             "distribution": _distribution(variable),
-            "dims": [str(dim) for dim in dims.get(variable.name) or ()],
+            "dims": [str(dim) for dim in dims.get(variable.name) or _sizes(variable)],
         }
         for variables, role in roles
         for variable in variables
     ]
     return {"variables": rows, "text": model.str_repr()}
+
+
+def _sizes(variable: Any) -> list[int | str]:
+    """Sizes of a variable without named dimensions, as far as its type knows them."""
+    return ["?" if size is None else size for size in variable.type.shape]
 
 
 def _budget(sampler: Any) -> int | None:

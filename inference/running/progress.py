@@ -8,6 +8,7 @@ loggers of other packages.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ def _status() -> Any:
 
     from rich.console import Console
 
-    # In a notebook without ipywidgets rich would warn at each call instead of showing anything.
-    in_notebook = None if find_spec("ipywidgets") else False
-    return Console(stderr=True, force_jupyter=in_notebook).status("")
+    # In a notebook without ipywidgets rich would warn, or write the codes of a terminal.
+    silent = "ipykernel" in sys.modules and find_spec("ipywidgets") is None
+    forced = {"force_jupyter": False, "force_terminal": False} if silent else {}
+    return Console(stderr=True, **forced).status("")

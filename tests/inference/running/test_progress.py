@@ -1,6 +1,7 @@
 """Progress that is shown: a notebook without ipywidgets is told nothing, rather than warned."""
 
 import importlib.util
+import sys
 import warnings
 
 import pytest
@@ -10,10 +11,12 @@ from ardvark.inference.running.progress import _status
 
 
 @pytest.mark.parametrize("widgets", [None, "there"])
-def test_a_notebook_without_widgets_hears_no_warning(monkeypatch, widgets):
-    """rich warns at each refresh where IPython runs in a kernel and ipywidgets is missing."""
+def test_a_notebook_without_widgets_hears_nothing(monkeypatch, capsys, widgets):
+    """There rich warns at each refresh, and a kernel's output claims to be a terminal."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: widgets)
     monkeypatch.setattr(console, "_is_jupyter", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
     status = _status()
     assert status.console.is_jupyter == (widgets == "there")
     if widgets is None:
@@ -22,3 +25,4 @@ def test_a_notebook_without_widgets_hears_no_warning(monkeypatch, widgets):
             status.start()
             status.update("half of it")
             status.stop()
+        assert "\x1b" not in capsys.readouterr().err
