@@ -96,5 +96,5 @@ def _status() -> Any:
 
     # In a notebook without ipywidgets rich would warn, or write the codes of a terminal.
     silent = "ipykernel" in sys.modules and find_spec("ipywidgets") is None
-    forced = {"force_jupyter": False, "force_terminal": False} if silent else {}
-    return Console(stderr=True, **forced).status("")
+    forced = False if silent else None  # None: rich finds out
+    return Console(stderr=True, force_jupyter=forced, force_terminal=forced).status("")
