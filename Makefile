@@ -18,7 +18,7 @@ help:
 	@echo "make test       set up, run the tests"
 	@echo "make portable   the delicate tests under the kernels of other processors"
 	@echo "make check      ruff, mypy, import rules"
-	@echo "make validate   the long statistical suites"
+	@echo "make validate   calibration, kernels and the long suites: hours; QUICK=1: ten minutes"
 	@echo "make notebooks  run every notebook and keep its pictures"
 	@echo "make docs       build the site into docs/_build/html"
 	@echo "make news       what the news fragments say of the next version"
@@ -68,8 +68,10 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/python tests/project/import_rules.py
 
+# QUICK=1: a part of each lane, about ten CPU minutes, and no long tests.
 validate: env
-	$(BIN)/python -m pytest -m validate --timeout 3600 -n $(JOBS)
+	$(BIN)/python -m ardvark.studies.validation --jobs $(JOBS) $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(BIN)/python -m pytest -m validate --timeout 3600 -n $(JOBS))
 
 notebooks: env
 	$(BIN)/python notebooks/run.py

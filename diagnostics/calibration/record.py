@@ -1,6 +1,6 @@
 """The calibration record: how each method does on data simulated from a model's prior.
 
-A JSON file beside this module, made by `python -m ardvark.studies.calibration`, with the version
+A JSON file beside this module, made by `python -m ardvark.studies.validation`, with the version
 that made it and a SHA-256 over its entries. The report shows the entries of the reported model.
 """
 

@@ -156,6 +156,8 @@ class Replicator:
         assert latent is not None
         arrays = latent.at({name: truth[name] for name in latent.hyper})
         answer = self.settings.approximate(arrays)
+        if getattr(self.settings, "corrected", False):
+            answer = self.settings.assessed(arrays, answer)
         posterior, w_true = answer.posterior, _joined(latent, truth)
         w = posterior.draws(DRAWS, rng)
         sites, prior = arrays.sites, posterior.prior

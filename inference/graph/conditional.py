@@ -66,8 +66,8 @@ def conditional_model(latent: LatentGaussian, theta: Mapping[str, Any]) -> Condi
         ("conditional", size, get_ident()),
         lambda: _build(latent, size, values, log_sites, eta, shared),
     )
-    for name, value in values.items():
-        model[name].set_value(value)
+    for name, value in values.items():  # PyMC keeps whole numbers in fewer bits
+        model[name].set_value(np.asarray(value).astype(model[name].dtype))
     return ConditionalModel(model, prior)
 
 

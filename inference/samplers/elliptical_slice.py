@@ -82,9 +82,14 @@ class SliceDraws(NamedTuple):
 
 
 def slice_sample(
-    model: SiteModel, settings: EllipticalSlice, draws: int, chains: int, rng: np.random.Generator
+    model: SiteModel,
+    settings: EllipticalSlice,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+    begin: Array | None = None,
 ) -> SliceDraws:
-    """Draw from N(w; m0, K) times sites."""
+    """Draw from N(w; m0, K) times sites; `begin` (chain, weight) says where chains start."""
     prior = Prior(model)
     ellipse = _ellipse(prior, settings.ellipse)
     tau, nu = ellipse.site_precision, ellipse.site_shift
@@ -95,6 +100,8 @@ def slice_sample(
 
     centre = ellipse.eta_mean
     w, eta = _start(model, prior, ellipse, chains)
+    if begin is not None:
+        w, eta = begin, model.predictor(begin)
     height = log_rest(eta)
     if not np.isfinite(height).all():
         raise ValueError("the likelihood is zero at the prior mean: no slice can begin there")

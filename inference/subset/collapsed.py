@@ -95,7 +95,16 @@ def sample_collapsed(
         own, factor = data._replace(c=data.c.copy()), workspace(data.A.shape[1])
         tries = jumps or problem.n_inputs
         found = run_collapsed(
-            own, problem.prior(), Plan(*plan), tries, near, first, factor, rng, watch
+            own,
+            problem.prior(),
+            Plan(*plan),
+            tries,
+            near,
+            first,
+            np.zeros(1 + len(first)),
+            factor,
+            rng,
+            watch,
         )
         return finite_chain(*found)
 

@@ -301,8 +301,8 @@ def keep_draw(store, draw, k, members, weights, alpha, rng):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_collapsed(data, prior, plan, jumps, near, first, f, rng, watch):  # type: ignore[no-untyped-def]
-    """Run one chain from the members `first` (columns, the bias not among them).
+def run_collapsed(data, prior, plan, jumps, near, first, begin, f, rng, watch):  # type: ignore[no-untyped-def]
+    """Run one chain from the members `first` (columns, the bias not among them), weights `begin`.
 
     `data` (its c) and `prior` (its alpha) are overwritten, `f` is a workspace. With `near` members
     of a probit are replaced by inputs like them. All sweeps after tuning are in `visited`. What
@@ -317,6 +317,7 @@ def run_collapsed(data, prior, plan, jumps, near, first, f, rng, watch):  # type
     members[0], f.place[0], k = 0, 0, 1
     for j in first:
         members[k], f.place[j], k = j, k, k + 1
+    weights[:k] = begin
     finite = True
     for sweep in range(-plan.tune, plan.draws * plan.thin):
         watch[DONE] += 1

@@ -70,7 +70,8 @@ def sample_laplace(
     data, tries = TwoClasses(A, problem.t, problem.probit), jumps or min(problem.n_inputs, JUMPS)
 
     def one(first, rng: np.random.Generator, watch: Watch) -> Store:  # type: ignore[no-untyped-def]
-        found = run_laplace(data, problem.prior(), Plan(*plan), tries, first, rng, watch)
+        begin = np.empty(0)
+        found = run_laplace(data, problem.prior(), Plan(*plan), tries, first, begin, rng, watch)
         return finite_chain(*found)
 
     return run_chains(one, problem, chains, seed, threads)
@@ -198,8 +199,11 @@ def change(k, members, place, old, new):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_laplace(data, prior, plan, jumps, first, rng, watch):  # type: ignore[no-untyped-def]
-    """Run one chain from the members `first`; what it gives is in `Store`, and whether finite."""
+def run_laplace(data, prior, plan, jumps, first, begin, rng, watch):  # type: ignore[no-untyped-def]
+    """Run one chain from the members `first`; what it gives is in `Store`, and whether finite.
+
+    `begin`: weights of the bias and the members; empty: their mode.
+    """
     columns, alpha, slab, log_prior = data.A.shape[1], prior.alpha, prior.slab, prior.log_subset
     store = new_store(columns, plan, 5)
     store.inclusion[:] = np.nan
@@ -218,7 +222,7 @@ def run_laplace(data, prior, plan, jumps, first, rng, watch):  # type: ignore[no
     at = _find(key, k, members, data, prior, fit, table)
     value = table.evidence[at]
     _unpack(at, k, members, place, table, own)
-    weights[:k] = own.mode[:k]
+    weights[:k] = begin if begin.size > 0 else own.mode[:k]
     here[:], there[:], k_here, key_here, value_here = members, place, k, key, value
     joint = log_joint(k, weights, here, data, alpha, slab)
     omega = joint - log_proposal(k, weights, own.mode, own.L) - value_here

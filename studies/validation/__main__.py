@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
 from ardvark.commands.studies import store_folder
 from ardvark.studies.experiments import Store
 from ardvark.studies.validation.lane import RESULTS, Lane, fill, write_lane
+from ardvark.studies.validation.page import write_tables
 
-LANES = (
-    "calibration",
-    "kernels",
-    "jumps",
-    "references",
-    "certificate",
-    "sbc_conditional_mixture",
-)
+LANES = ("calibration", "kernels", "references", "certificate", "sbc_conditional_mixture")
 
 
 def lane_of(name: str) -> Lane:
@@ -32,28 +27,46 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Fill up what is stored, write the results, and say what is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m ardvark.studies.validation")
-    parser.add_argument("--lane", action="append", choices=LANES, help="some of them; all if none")
-    parser.add_argument("--quick", action="store_true", help="a part of each lane; writes nothing")
-    parser.add_argument("--minutes", type=float, help="CPU minutes of each lane, at most")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--only", help="only experiments whose names contain this")
-    parser.add_argument("--store", type=Path, help="folder that keeps the units")
-    parser.add_argument("--results", type=Path, help="folder that takes the summaries")
-    asked = parser.parse_args(arguments)
-    store, wrong = Store(store_folder(asked.store)), []
-    for name in asked.lane or LANES:
-        lane = lane_of(name)
-        taken = [e for e in lane.experiments if asked.only is None or asked.only in e.name]
-        fill(taken, store, asked.jobs, minutes=asked.minutes, quick=asked.quick, told=_say)
-        found = lane.summary(store)
-        wrong += [f"{name}: {text}" for text in lane.passed(found)]
-        if not asked.quick:
-            command = f"python -m ardvark.studies.validation --lane {name}"
-            write_lane(name, found, command, asked.results or RESULTS)
+def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
+    """Fill up what is stored, write the results, and give what is wrong."""
+    lane = lane_of(name)
+    minutes = lane.quick_minutes if asked.quick and asked.minutes is None else asked.minutes
+    fill(
+        lane, store, asked.jobs, only=asked.only, minutes=minutes, quick=asked.quick, told=_say
+    )  # fmt: skip
+    found = lane.summary(store)
+    if not asked.quick:
+        command = f"python -m ardvark.studies.validation --lane {name}"
+        if asked.results == RESULTS:
             lane.after(found)
+        write_lane(name, found, command, asked.results)
+        if asked.results == RESULTS:
+            write_tables()
+    return [f"{name}: {text}" for text in lane.passed(found)]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Arguments of the command line."""
+    made = argparse.ArgumentParser(prog="python -m ardvark.studies.validation")
+    made.add_argument("--lane", action="append", choices=LANES, help="some of them; all if none")
+    made.add_argument(
+        "--quick", action="store_true",
+        help="a part of each lane, ten CPU minutes; nothing stored is used, nothing is written",
+    )  # fmt: skip
+    made.add_argument("--minutes", type=float, help="CPU minutes of each lane, at most")
+    made.add_argument("--jobs", type=int, default=1, help="processes")
+    made.add_argument("--only", default="", help="only experiments whose names contain this")
+    made.add_argument("--store", type=Path, help="folder that keeps the units")
+    made.add_argument("--results", type=Path, default=RESULTS, help="takes the summaries")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run lanes, and say what is wrong; the exit code is 1 if anything is."""
+    asked = parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="ardvark-validation-") as fresh:
+        store = Store(fresh if asked.quick else store_folder(asked.store))
+        wrong = [text for name in asked.lane or LANES for text in run_lane(name, store, asked)]
     _say("\n".join(wrong) or "nothing was found wrong")
     return int(bool(wrong))
 

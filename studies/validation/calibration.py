@@ -31,7 +31,7 @@ from ardvark.diagnostics.calibration.record import FORMAT, PLACE, digest
 from ardvark.diagnostics.storage.atomic import write_text
 from ardvark.inference.running.executor import seed_of
 from ardvark.studies.experiments import Experiment, Numbers, Store
-from ardvark.studies.validation.cases import CASES, SEED, Case, replicator
+from ardvark.studies.validation.cases import CASES, DRAWS, SEED, Case, replicator
 from ardvark.studies.validation.lane import Lane, stored
 
 __all__ = ["EXPERIMENTS", "LANE", "entry", "replications"]
@@ -44,8 +44,8 @@ BAND = 2.576  # standard errors: a right method lies inside 99 times in 100
 DIGITS = 6
 
 
-def replications(number: int, case: str, batch: int) -> Numbers:
-    """Some replications of a case, each with its own seed."""
+def replications(number: int, case: str, batch: int, draws: int = DRAWS) -> Numbers:
+    """Some replications of a case, each with its own seed; `draws` are those of the case."""
     one = replicator(case)
     records = [one.run(seed_of(SEED, number * batch + i)) for i in range(batch)]
     for record in records:
@@ -59,7 +59,8 @@ def _experiment(case: Case) -> Experiment:
         f"calibration/{case.name}",
         case.truth,
         replications,
-        {"case": case.name, "batch": case.batch},
+        {"case": case.name, "batch": case.batch}
+        | ({} if case.draws == DRAWS else {"draws": case.draws}),
         full=math.ceil(case.full / case.batch),
         quick=max(1, 20 // case.batch),
     )
@@ -219,4 +220,9 @@ def write_record(found: Mapping[str, Any]) -> None:
     write_text(PLACE, json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
-LANE = Lane("calibration", EXPERIMENTS, summary, problems, write_record)
+def patience(experiment: Experiment) -> float:
+    """Dear pairs, which have few replications in a unit, wait for the cheap ones."""
+    return 20.0 / float(experiment.settings["batch"])
+
+
+LANE = Lane("calibration", EXPERIMENTS, summary, problems, write_record, patience, 4.0)

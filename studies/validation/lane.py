@@ -36,6 +36,9 @@ class Lane:
     summary: Callable[[Store], dict[str, Any]]
     passed: Callable[[Mapping[str, Any]], list[str]]  # of a summary: what must not be, in words
     after: Callable[[Mapping[str, Any]], None] = field(default=lambda found: None)
+    patience: Callable[[Experiment], float] = field(default=lambda experiment: 0.0)
+    """CPU seconds that the others may spend before an experiment has its first unit."""
+    quick_minutes: float = 2.0  # CPU minutes of the quick form
 
 
 def stored(experiment: Experiment, store: Store) -> tuple[list[Numbers], float]:
@@ -46,18 +49,23 @@ def stored(experiment: Experiment, store: Store) -> tuple[list[Numbers], float]:
 
 
 def fill(
-    experiments: Sequence[Experiment],
+    lane: Lane,
     store: Store,
     executor: Any = None,
     *,
+    only: str = "",
     minutes: float | None = None,
     quick: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Run what is missing, the least spent first, until the CPU minutes are used up."""
-    wanted = {e.name: e.units(e.quick if quick else e.full) for e in experiments}
+    taken = {e.name: e for e in lane.experiments if only in e.name}
+    wanted = {name: e.units(e.quick if quick else e.full) for name, e in taken.items()}
     todo = {name: [u for u in units if store.get(u) is None] for name, units in wanted.items()}
-    spent = {n: sum(store.seconds(u) for u in units) for n, units in wanted.items()}
+    spent = {
+        name: lane.patience(taken[name]) + sum(store.seconds(u) for u in units)
+        for name, units in wanted.items()
+    }
     used, turn = 0.0, max(1, executor if isinstance(executor, int) else 1)
     while any(todo.values()) and (minutes is None or used < 60 * minutes):
         due = sorted((name for name in todo if todo[name]), key=lambda name: spent[name])[:turn]

@@ -75,6 +75,8 @@ def calibration_figures(case: Case) -> dict[str, Callable[[], Any]]:
     if not entries:
         return {}
     grid = np.array(calibration_record()["grid"])
+    here = {facts["method"] for facts in case.facts.values()}
+    entries = [e for e in entries if e["method"] in here] or entries  # too many to tell apart
     curves = {_name(e): (grid, np.array(e["delta_ecdf"]), int(e["replications"])) for e in entries}
     title = "Where the truth lies in the posterior of a weight"
     label = "place of the truth"

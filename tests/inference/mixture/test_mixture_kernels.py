@@ -185,10 +185,14 @@ def log_choice(s: State, new: int, old: int) -> float:
     return 0.0
 
 
-def test_ratio_of_every_move_is_that_of_the_graph_and_moves_can_be_undone(judge):
+STATES = pytest.mark.parametrize("states", [500, pytest.param(10_000, marks=pytest.mark.validate)])
+
+
+@STATES
+def test_ratio_of_every_move_is_that_of_the_graph_and_moves_can_be_undone(judge, states):
     rng = np.random.default_rng(11)
     kinds = set()
-    for _ in range(500):
+    for _ in range(states):
         here = judge.state(rng)
         new, old = a_move(rng, here.on)
         kinds.add((new >= 0, old >= 0))
@@ -242,12 +246,13 @@ def log_subset_given(judge, s: State, odds) -> float:
     return float(own - logsumexp(terms))
 
 
-def test_ratio_of_a_leap_is_that_of_the_graph_and_leaps_can_be_undone(judge):
+@STATES
+def test_ratio_of_a_leap_is_that_of_the_graph_and_leaps_can_be_undone(judge, states):
     rng = np.random.default_rng(12)
     p = judge.problem
     library = library_of(judge, rng)
     table, odds = np.empty((2, 5, 5)), np.empty((2, 4))
-    for _ in range(500):
+    for _ in range(states):
         here, there = judge.state(rng), judge.state(rng)
         ratio = leap_ratio(p, library, here, there, table, odds)
         back = leap_ratio(p, library, there, here, np.empty((2, 5, 5)), np.empty((2, 4)))

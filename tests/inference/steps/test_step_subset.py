@@ -96,14 +96,15 @@ def test_the_numpy_log_density_of_these_tests_is_the_graphs(linear):
     assert step.logp(other) - step.logp(point) == pytest.approx(graph(other) - graph(point))
 
 
+@pytest.mark.parametrize("states", [8, pytest.param(1700, marks=pytest.mark.validate)])
 @pytest.mark.parametrize("approximation", ["laplace", "ep"])
 @pytest.mark.parametrize("slab", [1.0, "ard", "shared"])
-def test_the_ratio_back_is_the_opposite(slab, approximation):
+def test_the_ratio_back_is_the_opposite(slab, approximation, states):
     model = two_classes(slab=slab)
     step = jump_of(model, approximation=approximation)
     rng = np.random.default_rng(3)
     point = start_of(model)
-    for _ in range(8):
+    for _ in range(states):
         state = {k: np.array(v) for k, v in point.items()}
         for name in state:
             if name.startswith("alpha"):

@@ -86,9 +86,10 @@ def test_the_proposal_is_a_student_t():
         assert log_proposal(3, w, mode, L) == pytest.approx(exact.logpdf(w), abs=1e-9)
 
 
-def test_a_change_and_its_reverse_restore_the_subset():
+@pytest.mark.parametrize("states", [500, pytest.param(10_000, marks=pytest.mark.validate)])
+def test_a_change_and_its_reverse_restore_the_subset(states):
     r = rng(3)
-    for _ in range(500):
+    for _ in range(states):
         members, place, k = np.zeros(7, np.int64), np.full(7, -1), 1
         place[0] = 0
         for j in r.permutation(np.arange(1, 7))[: r.integers(0, 7)]:

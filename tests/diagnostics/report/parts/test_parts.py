@@ -173,7 +173,7 @@ ENTRY = {
 
 def write_record(path, entries, **changes):
     whole = {
-        "format": 1, "version": "0.1.0", "command": "python -m ardvark.studies.calibration",
+        "format": 1, "version": "0.1.0", "command": "python -m ardvark.studies.validation",
         "grid": [0.25, 0.5, 0.75], "entries": entries, "sha256": digest(entries),
     }  # fmt: skip
     path.write_text(json.dumps(whole | changes))

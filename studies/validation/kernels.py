@@ -1,0 +1,112 @@
+"""Every Markov kernel of this library against the joint distribution, right and with faults.
+
+    python -m ardvark.studies.validation --lane kernels
+
+A unit is one kernel, as it is or with one planted fault, under both tests of `joint.py`. A right
+kernel must pass both; a fault must be found by at least one. Not among them, since a single move of
+it has no state to begin from: NUTS and SMC (they are nutpie's and PyMC's, the density is ours), the
+ladder of powers and the leaps of the mixture; these are held by calibration and by enumeration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ardvark.studies.experiments import Experiment, Numbers, Store
+from ardvark.studies.validation.joint import FALSE_ALARMS, geweke, two_samples
+from ardvark.studies.validation.lane import Lane, stored
+
+__all__ = ["EXPERIMENTS", "LANE", "tested"]
+
+SEED = 2004
+LARGEST_Z = 4.5  # of some 15 functions of each of 23 kernels: one false alarm in four hundred runs
+MANY = 5000  # rounds: a move costs microseconds
+NO_FAULT = ""
+
+
+def _table() -> dict[str, tuple[Any, tuple[str, ...], int]]:
+    from ardvark.studies.validation.kernel_cases import ARRAY_KERNELS
+    from ardvark.studies.validation.step_cases import GRAPH_KERNELS
+
+    return {**ARRAY_KERNELS, **GRAPH_KERNELS}
+
+
+def tested(number: int, kernel: str, fault: str, rounds: int, first: int, steps: int) -> Numbers:
+    """One kernel under both tests."""
+    build, _, _ = _table()[kernel]
+    made = build(fault or None)
+    streams = np.random.SeedSequence(SEED, spawn_key=(number,)).spawn(2)
+    one, two = (np.random.default_rng(stream) for stream in streams)
+    z = geweke(made, rounds, one)
+    found = two_samples(made, two, first, steps)
+    return {
+        "z": float(z.max()),
+        "functions": len(z),
+        "rounds": rounds,
+        **{f"two_samples_{name}": value for name, value in found._asdict().items()},
+    }
+
+
+def _experiments() -> list[Experiment]:
+    found = []
+    for kernel, (_, faults, rounds) in _table().items():
+        for fault in (NO_FAULT, *faults):
+            first, steps = (1000, 5) if rounds >= MANY else (300, 3)
+            sizes = {"rounds": rounds, "first": first, "steps": steps}
+            settings = {"kernel": kernel, "fault": fault, **sizes}
+            name = f"kernels/{kernel}/{fault or 'as it is'}"
+            found.append(Experiment(name, fault or "as it is", tested, settings, full=1))
+    return found
+
+
+EXPERIMENTS = tuple(_experiments())
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """A row for each kernel and fault."""
+    rows = []
+    for experiment in EXPERIMENTS:
+        units, seconds = stored(experiment, store)
+        if units:
+            rows.append({
+                "kernel": experiment.settings["kernel"],
+                "fault": experiment.settings["fault"],
+                **units[0],
+                "cpu_seconds": round(seconds, 1),
+            })  # fmt: skip
+    for row in rows:
+        z, rejected = row.get("z", math.inf), row.get("two_samples_rejected", True)
+        row["found"] = bool(z > LARGEST_Z or rejected)
+    right, faults = [r for r in rows if not r["fault"]], [r for r in rows if r["fault"]]
+    return {
+        "seed": SEED,
+        "largest_z": LARGEST_Z,
+        "false_alarms": FALSE_ALARMS,
+        "kernels": len(right),
+        "kernels_passed": sum(not r["found"] for r in right),
+        "faults": len(faults),
+        "faults_found": sum(r["found"] for r in faults),
+        "not_run": len(EXPERIMENTS) - len(rows),
+        "cpu_seconds": round(sum(r["cpu_seconds"] for r in rows)),
+        "rows": rows,
+    }
+
+
+def problems(found: Mapping[str, Any]) -> list[str]:
+    """Right kernels that were rejected, and faults that were not."""
+    said = []
+    for row in found["rows"]:
+        name = row["kernel"]
+        if "failed" in row:
+            said.append(f"{name}, {row['fault'] or 'as it is'}: {row['failed']}")
+        elif row["found"] != bool(row["fault"]):
+            what = f"the fault {row['fault']!r} was not found" if row["fault"] else "was rejected"
+            said.append(f"{name}: {what} (|z| {row['z']:.1f}, p {row['two_samples_p']:.2g})")
+    return said
+
+
+LANE = Lane("kernels", EXPERIMENTS, summary, problems, quick_minutes=4.0)

@@ -1,0 +1,243 @@
+"""The lanes of validation: each accepts what is right, finds what is planted, and loses nothing."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import ardvark as av
+from ardvark.diagnostics.calibration.record import calibration_record
+from ardvark.diagnostics.calibration.replication import worth
+from ardvark.inference.graph.read import read_model
+from ardvark.inference.methods import METHODS
+from ardvark.inference.running.executor import seed_of
+from ardvark.models.registry import MODELS
+from ardvark.studies.experiments import Experiment, Store
+from ardvark.studies.validation import calibration, certificate, kernels, page, references
+from ardvark.studies.validation.__main__ import LANES, lane_of
+from ardvark.studies.validation.cases import CASES, LEFT_OUT, replicator
+from ardvark.studies.validation.joint import Kernel, geweke, two_samples
+from ardvark.studies.validation.lane import RESULTS, Lane, fill, stored, write_lane
+
+# --------------------------------------------------------------------------------- which pairs
+
+
+def test_every_registered_pair_is_calibrated_or_says_why_not():
+    there = {(case.model, case.method.split(",")[0]) for case in CASES.values()}
+    registered = {
+        (model, method) for model, e in MODELS.items() for method in e.methods if method in METHODS
+    }
+    assert registered - there == set(LEFT_OUT)
+    assert all(LEFT_OUT.values())
+
+
+def test_every_treatment_of_the_hyperparameters_and_every_step_is_there():
+    treatments = {case.hyper for case in CASES.values()}
+    for kernel in ("elliptical", "independence", "exact"):
+        assert f"Sampled({kernel})" in treatments
+    assert {"held", "posterior", "Integrated()", "Evidence()", "Predictive()"} <= treatments
+    steps = {case.method.split(", ")[1] for case in CASES.values() if "pm.sample" in case.method}
+    named = {name for name in av.steps.__all__ if name.endswith(("Step", "Jump"))}
+    assert steps | {"ScaleStep"} == named  # ScaleStep and the Gibbs steps are beside the others
+
+
+# ------------------------------------------------------------------------------- replications
+
+
+def test_a_chain_is_worth_its_smallest_effective_size():
+    rng = np.random.default_rng(1)
+    good = rng.normal(size=(4, 250, 3))
+    slow = np.repeat(rng.normal(size=(4, 5, 1)), 50, axis=1)
+    assert worth({"w": good}) == 99
+    assert worth({"w": good, "b": slow}) < 30
+    assert worth({"w": good, "z": np.ones((4, 250, 2))}) == 99  # what does not vary has no size
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ard_regression/noise inferred/pm.sample, LaplaceStep/posterior",
+        "subset_regression/noise known/pm.sample, SubsetJump/posterior",
+    ],
+)
+def test_chains_of_steps_are_placed_in_full_and_again_the_same(name):
+    one = replicator(name)
+    quick = type(one)(one.model, one.method, one.settings, one.hold, 12, 2)
+    first, again = (quick.run(seed_of(1, 0)) for _ in "ab")
+    assert first == again and "failed" not in first
+    free = {rv.name for rv in one.model.free_RVs}
+    assert set(first["pit"]) == free | {"log_prior", "log_likelihood", "first_predictor"}
+
+
+def test_scales_of_steps_lead_there_and_back():
+    one = replicator("ard_regression/noise inferred/pm.sample, LaplaceStep/posterior")
+    truth = one.simulator.draw(seed_of(1, 3))[0]
+    back = one.to_natural(one.to_values(truth))
+    assert all(np.allclose(back[name], truth[name], rtol=1e-10) for name in truth)
+
+
+def test_labels_of_a_mixture_are_drawn_with_its_class_probabilities():
+    one = replicator("rbf_mixture/joint/exact/posterior")
+    shares = []
+    for i in range(40):
+        truth, _ = one.simulated(seed_of(2, i))
+        label = one.model["label"].get_value()
+        p = truth["class_probability"][1]
+        shares.append((np.mean(label == 1) - p) / np.sqrt(p * (1 - p) / len(label) + 1e-12))
+    assert abs(np.mean(shares)) < 4 / np.sqrt(40) and 0.5 < np.std(shares) < 1.6
+
+
+# --------------------------------------------------------------------------- what many records say
+
+
+def records(factor, n=400, seed=3):
+    """Places under a posterior whose sd is `factor` times the right one."""
+    z = np.random.default_rng(seed).normal(size=(n, 3))
+    return [{"pit": {"w": norm.cdf(row / factor).tolist()}, "converged": True} for row in z]
+
+
+def test_an_entry_accepts_the_right_and_not_the_narrow():
+    case = CASES["ard_classification/probit/nuts/posterior"]
+    right, narrow = (calibration.entry(case, records(f), 1.0) for f in (1.0, 0.8))
+    assert right["calibrated"] and not narrow["calibrated"]
+    assert abs(right["coverage_90"] - 0.9) < 3 * right["coverage_90_se"]
+    expected = 2 * norm.cdf(0.8 * norm.ppf(0.95)) - 1
+    assert abs(narrow["coverage_90"] - expected) < 0.03
+    assert calibration.entry(case, records(1.0, n=5), 1.0) is None
+    failed = [*records(1.0), {"failed": "planted"}]
+    assert calibration.entry(case, failed, 1.0)["failed"] == 1
+    found = calibration.summed([(case, records(0.8), 1.0)])
+    assert "has p" in calibration.problems(found)[0]
+    assert calibration.problems(calibration.summed([(case, records(1.0), 1.0)])) == []
+
+
+# ------------------------------------------------------------------------------- joint tests
+
+
+def conjugate(fault=None):
+    """θ ~ N(0, 1), y ~ N(θ, 1): Gibbs draws of θ."""
+    sd = np.sqrt(0.5) * (1.4 if fault == "sd" else 1.0)
+    shift = 0.2 if fault == "mean" else 0.0
+    return Kernel(
+        lambda rng: rng.normal(),
+        lambda theta, rng: theta + rng.normal(),
+        lambda theta, y, rng: y / 2 + shift + sd * rng.normal(),
+        lambda theta, y: np.array([np.tanh(theta), np.tanh(theta**2), np.tanh(theta * y)]),
+    )
+
+
+def test_joint_tests_accept_a_right_kernel():
+    assert geweke(conjugate(), 5000, np.random.default_rng(1)).max() < 4
+    rejected = [two_samples(conjugate(), np.random.default_rng(s), 300, 2) for s in range(8)]
+    assert not any(found.rejected for found in rejected)
+
+
+@pytest.mark.parametrize("fault", ["sd", "mean"])
+def test_joint_tests_reject_a_wrong_kernel(fault):
+    assert geweke(conjugate(fault), 5000, np.random.default_rng(1)).max() > 5
+    assert two_samples(conjugate(fault), np.random.default_rng(2), 1000, 3).rejected
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("Sampled: exact, probit", "offset forgotten"),
+        ("subsets: regression, precisions inferred", "rate of the slab"),
+    ],
+)
+def test_a_kernel_passes_and_its_fault_does_not(name, fault):
+    build = kernels._table()[name][0]
+    right, wrong = (geweke(build(f), 1500, np.random.default_rng(4)).max() for f in (None, fault))
+    assert right < 4.5 < wrong
+
+
+def test_every_kernel_has_a_planted_fault():
+    assert all(faults for _, faults, _ in kernels._table().values())
+
+
+# ------------------------------------------------------------------------------- certificate
+
+
+def test_exact_moments_are_those_of_a_gaussian_posterior():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(15, 2))
+    model = av.models.ard_regression(X, X[:, 0], alpha=np.ones(3), noise=0.7)
+    arrays = read_model(model).at({})
+    fit = av.EP().approximate(arrays)
+    mean, sd, size = certificate.exact_moments(arrays, fit.posterior, rng)
+    assert size > 8000
+    assert np.allclose(mean, fit.posterior.mean, atol=0.01 * sd.max())
+    assert np.allclose(sd, np.sqrt(fit.posterior.marginal_variance), rtol=0.01)
+
+
+def test_a_bound_holds_where_it_was_fitted_and_says_where_it_does_not():
+    rng = np.random.default_rng(6)
+    x = rng.gamma(2.0, size=2000)
+    u = rng.uniform(0.5, 1.5, 2000)
+    tight = [{"e": float(v), "i": float(v) * u} for v, u in zip(x, u, strict=True)]
+    other = [{"e": 3 * r["e"], "i": r["i"]} for r in tight]
+    assert certificate.judged((tight[:1000], tight[1000:]), "e", "i")["holds"]
+    assert not certificate.judged((tight, other), "e", "i")["holds"]
+    e, i = np.array([r["e"] for r in tight]), np.array([r["i"] for r in tight])
+    c = certificate.bound(e, i)
+    assert np.all(e <= certificate.FLOOR + c * i)
+    assert np.any(e > certificate.FLOOR + c / certificate.MARGIN * i * 0.99)
+
+
+# ------------------------------------------------------------------------------- references
+
+
+@pytest.mark.filterwarnings("ignore::ardvark.errors.ConvergenceWarning")  # in its checks
+def test_a_reference_has_moments_and_checks():
+    found = references.reference(0, "counts_40-poisson_log", 4, 100, 200, 1)
+    assert found["names"] == ["level", "slopes[1]", "slopes[2]"] and found["draws"] == 400
+    median = np.array(found["quantiles"]["0.5"])
+    assert np.all(np.abs(np.array(found["mean"]) - median) < 0.5 * np.array(found["sd"]))
+    assert set(references.checks(found)) >= {"ndraws_is_10k", "r_hat_below_1_01"}
+    assert not references.checks(found)["ndraws_is_10k"]
+    assert len(references.PAIRS) == 12
+
+
+# ------------------------------------------------------------------------------- lanes and files
+
+
+def count(number, case, batch):
+    return {"records": [{"pit": {"w": 0.5}, "converged": True}] * batch}
+
+
+def test_a_lane_goes_on_where_it_was(tmp_path):
+    made = [Experiment(f"toy/{k}", "", count, {"case": k, "batch": 2}, full=4) for k in "ab"]
+    lane = Lane("toy", made, lambda store: {}, lambda found: [])
+    store, told = Store(tmp_path), []
+    fill(lane, store, only="toy/a", told=told.append)
+    assert len(told) == 4 and len(stored(made[0], store)[0]) == 4
+    fill(lane, store, told=told.append)
+    assert len(told) == 8  # only what was missing
+    fill(lane, store, told=told.append)
+    assert len(told) == 8
+
+
+def test_results_say_where_they_come_from(tmp_path):
+    path = write_lane("toy", {"rows": []}, "python -m toy", tmp_path)
+    found = json.loads(path.read_text())
+    assert {"commit", "date", "versions", "command", "python"} <= set(found)
+
+
+def test_lanes_have_names_and_nothing_to_say_of_an_empty_store(tmp_path):
+    for name in LANES:
+        lane = lane_of(name)
+        assert lane.name == name and lane.experiments
+        assert lane.passed(lane.summary(Store(tmp_path))) == []
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="no results in this checkout")
+def test_the_shipped_record_and_the_tables_are_those_of_the_results(tmp_path):
+    found = json.loads((RESULTS / "calibration.json").read_text())
+    shipped = calibration_record()
+    by = partial(map, lambda e: (e["model"], e["setting"], e["method"], e["hyper"]))
+    assert list(by(shipped["entries"])) == list(by(found["entries"]))
+    assert shipped["version"] == found["versions"]["ardvark"]
+    page.write_tables(RESULTS, tmp_path / "tables.json")
+    assert (tmp_path / "tables.json").read_text() == page.TABLES.read_text()
