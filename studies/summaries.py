@@ -160,7 +160,19 @@ def write_results(
         one["run"] = used.index(one["run"])
     found = {"runs": [runs[i] for i in used], "experiments": chosen, "claims": tests}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, _as_text(found))
+
+
+def _as_text(found: Mapping[str, Any]) -> str:
+    """JSON with a line for each run, experiment and test: a change shows what has changed."""
+    runs, tests = (",\n".join(map(_line, found[name])) for name in ("runs", "claims"))
+    experiments = ",\n".join(f"{_line(n)}: {_line(e)}" for n, e in found["experiments"].items())
+    parts = f'"runs": [\n{runs}\n],\n"experiments": {{\n{experiments}\n}},\n"claims": [\n{tests}\n]'
+    return f"{{\n{parts}\n}}\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _fuller(old: dict[str, Any] | None, new: dict[str, Any] | None, count: str) -> dict[str, Any]:
