@@ -25,7 +25,7 @@ from ardvark.inference.arguments import check_model
 from ardvark.inference.extend import more_groups
 from ardvark.inference.facts import Answer, Run
 from ardvark.inference.methods import METHODS, family_of, fit_route
-from ardvark.inference.pymc_models.copies import private_copy, put_data
+from ardvark.inference.pymc_models.copies import private_copy, put_data, require_one_length
 from ardvark.inference.pymc_models.fingerprint import fingerprint
 from ardvark.inference.pymc_models.travel import Carried
 from ardvark.inference.running.executor import check_executor, run_tasks
@@ -36,7 +36,9 @@ from ardvark.inference.samplers.convergence import mixed
 from ardvark.inference.tree import assemble, data_groups, describe, versions
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, as_flag, positive_integer, some_seed
+from ardvark.models.inputs import as_inputs
 from ardvark.models.registry import MODELS
+from ardvark.models.tables import refuse_other_columns
 
 __all__ = ["fit", "named_method"]
 
@@ -114,6 +116,7 @@ def _fit_values(
 ) -> xr.DataTree:
     with private_copy(carried.model) as own:
         put_data(own, values)
+        require_one_length(own)
         return _fit_one(own, name, settings, run, extend)
 
 
@@ -227,12 +230,21 @@ def _data_sets(data: Any, model: Any) -> Iterator[Mapping[str, Any]]:
             raise InputError(
                 f"data[{number}] must be a mapping name → array, got {type(values).__name__}"
             )
+        _check_columns(model, values)
         _check_labels(model, values)
         return values
 
     if isinstance(data, Sequence):
         data = [checked(number, values) for number, values in enumerate(data)]
     return (checked(number, values) for number, values in enumerate(data))
+
+
+def _check_columns(model: Any, values: Mapping[str, Any]) -> None:
+    """Refuse new inputs of a model of the zoo whose columns are not its own, in its order."""
+    card = card_of(model)
+    if card is not None and "X" in values:
+        X = as_inputs(values["X"], argument="data: X")
+        refuse_other_columns(X.feature_names, card.feature_names, "data: X")
 
 
 def _check_labels(model: Any, values: Mapping[str, Any]) -> None:

@@ -289,9 +289,11 @@ def as_count(value: Any, argument: str) -> int:
 
 
 def integer_from(least: int, value: Any, argument: str) -> int:
-    """Check an integer that is not too small."""
+    """Check an integer that is not too small; machine code counts up to 2**63."""
     if not _is_integer(value) or value < least:
         raise InputError(f"{argument} must be an integer >= {least}, got {value!r}.")
+    if value >= 2**63:
+        raise InputError(f"{argument} must be an integer below 2**63, got {value!r}.")
     return int(value)
 
 

@@ -303,11 +303,14 @@ def refuse_huge_values(values: Array, names: tuple[str, ...], argument: str) -> 
         )
 
 
-def refuse_other_columns(names: tuple[str, ...], expected: tuple[str, ...]) -> None:
+def refuse_other_columns(
+    names: tuple[str, ...], expected: tuple[str, ...], argument: str = "X_new"
+) -> None:
     """Refuse new rows whose columns are not those of the model, in its order."""
     if len(names) != len(expected):
         raise InputError(
-            f"X_new has {len(names)} columns, the model has {len(expected)}: {listed(expected)}."
+            f"{argument} has {len(names)} columns, the model has {len(expected)}: "
+            f"{listed(expected)}."
         )
     unnamed = default_names(len(names))
     permuted = set(names) == set(expected) and names != expected
@@ -317,7 +320,7 @@ def refuse_other_columns(names: tuple[str, ...], expected: tuple[str, ...]) -> N
     found = f"{names[column]!r} is where the model has {expected[column]!r} (column {column})"
     if permuted:
         raise InputError(
-            f"X_new has the model's columns in another order: {found}. Columns are never "
-            f"re-ordered silently: give X_new[list(feature_names)]."
+            f"{argument} has the model's columns in another order: {found}. Columns are never "
+            f"re-ordered silently: give {argument}[list(feature_names)]."
         )
-    raise InputError(f"X_new has other columns than the model: {found}.")
+    raise InputError(f"{argument} has other columns than the model: {found}.")

@@ -23,7 +23,13 @@ from ardvark.inference.sites.arrays import Index
 from ardvark.models.checks import as_flag, positive, positive_integer
 from ardvark.models.inputs import Array, Inputs
 from ardvark.models.kernels import KERNELS, MEDIAN, Kernel
-from ardvark.models.tables import as_frame, default_names
+from ardvark.models.tables import (
+    as_array,
+    as_frame,
+    default_names,
+    frame_values,
+    table_place,
+)
 
 __all__ = [
     "METHODS",
@@ -310,7 +316,32 @@ def known_table(X: Any) -> Any:
         named = X.ndim == 2 and X.feature_names != default_names(X.shape[1])
         return pd.DataFrame(np.asarray(X), columns=list(X.feature_names)) if named else X
     frame = as_frame(X, "X")
-    return X if frame is None else frame.to_native()
+    if frame is None:
+        _refuse_other_than_numbers(X)
+        return X
+    frame_values(frame, tuple(map(str, frame.columns)), "X")
+    return frame.to_native()
+
+
+def _refuse_other_than_numbers(X: Any) -> None:
+    """Refuse masks, ragged rows and what is no number, by its place.
+
+    scikit-learn drops a mask, and leaves the other two to NumPy. Text that is a number is taken, as
+    scikit-learn does.
+    """
+    if not isinstance(X, np.ndarray | list | tuple):
+        return
+    array = as_array(X, "X", "an (N, d) table of numbers")
+    if array.dtype.kind not in "OUS":
+        return
+    for where, value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"X has {value!r} ({type(value).__name__}) at {table_place(where)}: argument must "
+                f"be a string of digits or a real number"
+            ) from None
 
 
 def _settled(kernel: Any, X: Array) -> Any:

@@ -38,13 +38,14 @@ from ardvark.inference.pymc_models.fingerprint import require_model, require_sam
 from ardvark.inference.pymc_models.forms import gaussian_form
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.models.card import card_of
-from ardvark.models.checks import Seed, as_seed
+from ardvark.models.checks import Seed, as_seed, as_target
 from ardvark.models.inputs import as_inputs
-from ardvark.models.tables import as_frame
+from ardvark.models.tables import as_array, as_frame
 
 __all__ = [
     "Curve",
     "calibration_curve",
+    "check_test",
     "crps_normal",
     "expected_error",
     "row_scores",
@@ -147,20 +148,29 @@ def _error(values: Array) -> float:
 
 def row_scores(tree: xr.DataTree, model: Any, test: Test = None) -> pd.DataFrame:
     """Scores of every row under one tree; `attrs["by"]` says whether rows were kept back."""
-    found = _on_test(tree, model, *_rows_of(test)) if test is not None else _left_out(tree, model)
+    if test is None:
+        found = _left_out(tree, model)
+    else:
+        found = _on_test(tree, model, *check_test(test, model))
     found.attrs["by"] = TEST if test is not None else LOO
     return found
 
 
-def _rows_of(test: Test) -> tuple[Any, npt.NDArray[Any]]:
+def check_test(test: Test, model: Any) -> tuple[Any, npt.NDArray[Any]]:
+    """Give inputs and target of test rows, or say what is wrong with them."""
     pair = (test.X, test.t) if hasattr(test, "X") else test
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InputError(f"test must be (X, t) or a Dataset, got {type(test).__name__}")
-    X, t = pair
-    X = X if as_frame(X, "test") is None else as_inputs(X, argument="X of test")
-    if len(X) != len(t) or not len(t):
-        raise InputError(f"test: X has {len(X)} rows and t has {len(t)}")
-    return X, np.asarray(t)
+    X, card = pair[0], card_of(model)
+    if card is not None or as_frame(X, "test") is not None:
+        X = as_inputs(X, argument="X of test")
+    t = as_array(pair[1], "t of test", "one value per row")
+    rows = len(X) if hasattr(X, "__len__") else 0
+    if t.ndim != 1 or rows != len(t) or not rows:
+        raise InputError(f"test: X has {rows} rows and t has the shape {t.shape}")
+    if card is not None and card.classes is None:
+        t = as_target(t, rows, argument="t of test")
+    return X, t
 
 
 def _on_test(tree: xr.DataTree, model: Any, X: Any, t: npt.NDArray[Any]) -> pd.DataFrame:

@@ -195,8 +195,8 @@ def _the_data(data: Any) -> tuple[Any, Any, Any]:
 def _the_builder(builder: Any) -> Callable[..., Any]:
     if callable(builder):
         return builder  # type: ignore[no-any-return]
-    registry = import_module("ardvark.models.registry")
-    found: Callable[..., Any] = registry.builder(one_of(builder, registry.MODELS, "builder"))
+    models = import_module("ardvark.models")
+    found: Callable[..., Any] = getattr(models, one_of(builder, models.__all__, "builder"))
     return found
 
 

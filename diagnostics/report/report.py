@@ -18,6 +18,7 @@ from typing import Any
 
 import xarray as xr
 
+from ardvark.diagnostics.calibration.scores import check_test
 from ardvark.diagnostics.compare.reference import choose_reference
 from ardvark.diagnostics.compare.relations import share_weights
 from ardvark.diagnostics.reading import installed
@@ -43,6 +44,7 @@ from ardvark.diagnostics.report.parts.verdict import verdict_part
 from ardvark.diagnostics.words import as_sentences, count, duration, plain, records
 from ardvark.inference.arguments import check_model
 from ardvark.inference.pymc_models.fingerprint import require_data, require_model, require_same_data
+from ardvark.models.checks import as_flag
 
 __all__ = ["report"]
 
@@ -94,11 +96,14 @@ def report(
         The HTML file of the static report.
     """
     target = Path(path)
-    _check(trees, target, interactive)
+    _check(trees, target, as_flag(interactive, "interactive"))
+    as_flag(taddaa, "taddaa")
     require_same_data(trees)
     if model is not None:
         model = check_model(model)
         require_model(model, trees, data=True)
+        if test is not None:
+            check_test(test, model)
     if data is not None:
         require_data(data, trees)
     case = Case(

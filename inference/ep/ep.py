@@ -93,7 +93,7 @@ class EP(MethodSettings, Approximation):
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
         one_of(self.updates, UPDATES, "updates")
-        if not (np.isfinite(self.damping) and 0 < self.damping <= 1):
+        if positive(self.damping, "damping") > 1:
             raise InputError(f"damping must be above 0 and at most 1; found {self.damping!r}")
         positive(self.tolerance, "tolerance")
         positive_integer(self.max_sweeps, "max_sweeps")

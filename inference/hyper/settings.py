@@ -108,7 +108,7 @@ class Evidence:
     max_steps: int = 5000
 
     def __post_init__(self) -> None:
-        if self.starts not in range(1, len(SCALE_FACTORS) + 1):
+        if positive_integer(self.starts, "starts") > len(SCALE_FACTORS):
             raise InputError(
                 f"starts must be a whole number from 1 to {len(SCALE_FACTORS)}; got {self.starts!r}"
             )
@@ -168,7 +168,8 @@ class Predictive:
     max_steps: int = 5000
 
     def __post_init__(self) -> None:
-        if not callable(self.criterion) and self.criterion not in CRITERIA:
+        known = isinstance(self.criterion, str) and self.criterion in CRITERIA
+        if not callable(self.criterion) and not known:
             raise InputError(
                 f"criterion must be one of {', '.join(CRITERIA)}, or a function; "
                 f"got {self.criterion!r}"

@@ -28,8 +28,16 @@ from pytensor.graph.traversal import ancestors
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.pymc_models.compile import SETTINGS, kept_with, quick
 from ardvark.models.card import hand_on
+from ardvark.models.tables import as_array
 
-__all__ = ["copy_data", "copy_of", "private_copy", "put_data", "without_starts"]
+__all__ = [
+    "copy_data",
+    "copy_of",
+    "private_copy",
+    "put_data",
+    "require_one_length",
+    "without_starts",
+]
 
 
 @contextmanager
@@ -108,6 +116,22 @@ def put_data(own: Any, values: Mapping[str, Any]) -> None:
         _set(own, name, value, {})
 
 
+def require_one_length(own: Any) -> None:
+    """Refuse data of different lengths along one dim, by name: only some of them were changed."""
+    seen: dict[str, tuple[str, int]] = {}
+    for variable in own.data_vars:
+        dims = own.named_vars_to_dims.get(variable.name) or ()
+        for dim, length in zip(dims, np.shape(variable.get_value()), strict=False):
+            if dim is None:
+                continue
+            first, known = seen.setdefault(dim, (variable.name, length))
+            if length != known:
+                raise InputError(
+                    f"data: {first} has {known} values along the dim {dim!r}, {variable.name} has "
+                    f"{length}: give new values of both"
+                )
+
+
 def copy_data(source: Any, target: Any) -> None:
     """Give `target` the present data and coordinates of `source`, where they differ."""
     for variable in source.data_vars:
@@ -123,13 +147,15 @@ def copy_data(source: Any, target: Any) -> None:
 
 def _check_values(variable: Any, name: str, value: Any) -> None:
     """Refuse what cannot be the values of a `pm.Data`, by name and first bad place."""
-    array = np.asarray(value)
+    array = as_array(value, f"new values of {name!r}", "numbers")
     if array.dtype.kind not in "biuf":
         raise InputError(f"new values of {name!r} must be numbers, got dtype {array.dtype}")
     if array.ndim != variable.ndim:
         raise InputError(
             f"new values of {name!r} have {array.ndim} dimensions, not {variable.ndim}"
         )
+    if not array.size and np.size(variable.get_value()):
+        raise InputError(f"new values of {name!r} are empty: they have the shape {array.shape}")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         place = tuple(map(int, bad[0]))

@@ -1,6 +1,7 @@
 """One test per fault that was once there."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -107,11 +108,18 @@ def test_rows_that_cannot_change_are_explained():
     ("data", "message"),
     [
         ([{"X": X, "t_observed": 2 * LABEL - 1}], r"codes 0 and 1.*found \[-1, 1\]"),
-        ([{"X": X * [1, np.nan], "t_observed": LABEL}], r"'X' have nan at index \(0, 1\)"),
+        ([{"X": X * [1, np.nan], "t_observed": LABEL}], "data: X has NaN"),
         ([{"X": X, "t_observed": LABEL + 0.5}], "codes 0 and 1"),
         ({"X": X, "t_observed": LABEL}, "data must be a list of mappings"),
-        ([{"X": X.astype(str)}], "'X' must be numbers"),
-        ([{"X": X[:, 0]}], "'X' have 1 dimensions, not 2"),
+        ([{"X": X.astype(str)}], r"data: X has .* at row 0, column 'x0'"),
+        ([{"X": X[:, 0]}], "data: X must have 2 dimensions"),
+        ([{"X": X[:7]}], "X has 7 values along the dim 'row', t_observed has 40: give new values"),
+        ([{"X": X[:, :1]}], "data: X has 1 columns, the model has 2"),
+        (
+            [{"X": pd.DataFrame(X, columns=["x1", "x0"])}],
+            "data: X has the model's columns in anoth",
+        ),
+        ([{"X": np.ma.masked_greater(X, 0.5)}], "data: X is a masked array"),
     ],
 )
 def test_bad_data_of_the_loop_are_refused(data, message):

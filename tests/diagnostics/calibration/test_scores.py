@@ -137,8 +137,14 @@ def test_trees_that_cannot_be_scored_are_refused(classes):
         av.diagnostics.scores({"a": empty}, model)
     with pytest.raises(av.errors.InputError, match="none of the classes"):
         av.diagnostics.scores(trees, model, (X[TEST], np.full(50, "perhaps")))
-    with pytest.raises(av.errors.InputError, match="50 rows and t has 3"):
-        av.diagnostics.scores(trees, model, (X[TEST], LABELS[:3]))
+    for bad, said in (
+        ((X[TEST], LABELS[:3]), r"50 rows and t has the shape \(3,\)"),
+        ((None, LABELS[:3]), "X of test is None"),
+        ((X[TEST] * np.nan, LABELS[TEST]), "X of test has NaN"),
+        ((X[TEST], None), "t of test is None"),
+    ):
+        with pytest.raises(av.errors.InputError, match=said):
+            av.diagnostics.scores(trees, model, bad)
     with pytest.raises(av.errors.InputError, match="'nuts' is not among"):
         av.diagnostics.scores(trees, model, reference="nuts")
     with pytest.raises(av.errors.InputError, match="found none"):

@@ -94,6 +94,9 @@ def test_copies_do_not_keep_a_model_alive():
         ({"X": X * [1, np.nan, 1]}, r"'X' have nan at index \(0, 1\)"),
         ({"X": X.astype(str)}, "'X' must be numbers"),
         ({"t_observed": X[:, 0]}, "'t_observed' must be whole numbers"),
+        ({"X": np.ma.masked_greater(X, 0.5)}, "'X' is a masked array with .* masked values"),
+        ({"X": [[1.0, 2.0, 3.0], [1.0]]}, "'X' is ragged: row 0 has 3 values, row 1 has 1"),
+        ({"X": X[:0]}, r"'X' are empty: they have the shape \(0, 3\)"),
     ],
 )
 def test_bad_data_are_refused_by_name(classifier, values, message):

@@ -1,0 +1,276 @@
+"""Sixteen hard but legal data sets for every pair of model and method: an answer, or a reason.
+
+    python -m ardvark.studies.validation.hard_inputs                     what the record lacks
+    python -m ardvark.studies.validation.hard_inputs --method laplace    some of it
+    python -m ardvark.studies.validation.hard_inputs --minutes 10        as far as that goes
+
+Good ends are a finite posterior that says it has converged, a finite one that says it has not (with
+a warning that has the number), and a refusal of ours. NaN, an error of another package, and more
+than a minute of processor time are not.
+
+The fits of a pair run in a process of their own. Each may take `LIMIT` seconds of processor time;
+the system ends the process that takes more, and the next data set goes to another one.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ardvark as av
+from ardvark.models.registry import MODELS
+from ardvark.studies.validation.bad_inputs import OURS
+from ardvark.studies.validation.lane import RESULTS, write_lane
+
+__all__ = ["KINDS", "PAIRS", "Kind", "ended"]
+
+LIMIT = 60  # seconds of processor time
+GOOD = ("converged", "not converged, said so", "refused by name", "not for this model")
+CHEAP = ("laplace", "ep", "vb", "exact", "elliptical_slice", "reversible_jump", "nuts", "smc")
+
+
+class Kind(NamedTuple):
+    """A hard data set: inputs, a score that makes the target, and options of kernel machines."""
+
+    name: str
+    make: Callable[[np.random.Generator], tuple[Any, Any]]
+    kernel: float | None = None  # width: only for machines with a kernel
+
+
+def _plain(rng: np.random.Generator, rows: int = 30, columns: int = 4) -> tuple[Any, Any]:
+    X = rng.normal(size=(rows, columns))
+    return X, X[:, 0] - X[:, 1] + 0.7 * rng.normal(size=rows)
+
+
+def _changed(change: Callable[[Any], None]) -> Callable[[np.random.Generator], tuple[Any, Any]]:
+    def make(rng: np.random.Generator) -> tuple[Any, Any]:
+        X, score = _plain(rng)
+        change(X)
+        return X, score
+
+    return make
+
+
+def _set(column: int, value: Callable[[Any], Any]) -> Callable[[np.random.Generator], Any]:
+    def change(X: Any) -> None:
+        X[:, column] = value(X)
+
+    return _changed(change)
+
+
+def _separable(rng: np.random.Generator, touching: bool) -> tuple[Any, Any]:
+    X, _ = _plain(rng)
+    score = X[:, 0].copy()
+    if touching:  # two rows on the boundary, one of each class
+        X[:2, 0], score[:2] = 0.0, (-1e-9, 1e-9)
+    return X, score
+
+
+def _few(rng: np.random.Generator) -> tuple[Any, Any]:
+    X = rng.normal(size=(1000, 3))
+    return X, np.where(np.arange(1000) == 7, 1.0, -1.0) + 0.01 * rng.normal(size=1000)
+
+
+def _scaled(rng: np.random.Generator) -> tuple[Any, Any]:
+    X, score = _plain(rng)
+    return X * np.array([1e-8, 1.0, 1e8, 1.0]), score
+
+
+def _outlier(rng: np.random.Generator) -> tuple[Any, Any]:
+    X, score = _plain(rng)
+    X[3, 2] = 1e6
+    return X, score
+
+
+KINDS = (
+    Kind("separable", lambda rng: _separable(rng, False)),
+    Kind("quasi-separable", lambda rng: _separable(rng, True)),
+    Kind("duplicate columns", _set(3, lambda X: X[:, 0])),
+    Kind("collinear to 1e-12", _set(3, lambda X: X[:, 0] + 1e-12 * X[:, 1])),
+    Kind("constant column", _set(2, lambda X: np.full(len(X), 3.0))),
+    Kind("column of zeros", _set(2, lambda X: np.zeros(len(X)))),
+    Kind("5 rows, 500 columns", lambda rng: _plain(rng, 5, 500)),
+    Kind("5000 rows, 2 columns", lambda rng: _plain(rng, 5000, 2)),
+    Kind("scales of 1e-8 and 1e8", _scaled),
+    Kind("an outlier of 1e6", _outlier),
+    Kind("one of a thousand", _few),
+    Kind("equal rows", lambda rng: (np.ones((12, 3)), rng.normal(size=12))),
+    Kind("labels at random", lambda rng: (_plain(rng)[0], rng.normal(size=30))),
+    Kind("kernel nearly the identity", _plain, 1e-6),
+    Kind("kernel nearly all ones", _plain, 1e6),
+    Kind("integers", lambda rng: (rng.integers(-3, 4, size=(30, 4)), rng.normal(size=30))),
+)
+PAIRS = [(model, method) for model, entry in MODELS.items() for method in entry.methods]
+
+
+def ended(model: str, method: str, kind: Kind) -> tuple[str, str]:
+    """Fit one pair to one data set: a verdict, and what was said."""
+    if kind.kernel is not None and not model.startswith("rvm"):
+        return "not for this model", ""
+    X, score = kind.make(np.random.default_rng(16))
+    t = score if MODELS[model].task == "regression" else (score > 0).astype(int)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            tree = av.fit(
+                _model(model, method, X, t, kind),
+                _settings(model, method),
+                draws=100,
+                chains=2,
+                random_seed=1,
+                progressbar=False,
+            )
+        except Exception as error:
+            return _judge(error)
+    draws = tree["posterior"].to_dataset()
+    bad = [str(n) for n, v in draws.data_vars.items() if np.isnan(v.values).any()]
+    if bad:
+        return "NaN", bad[0]
+    if tree.attrs["converged"]:
+        return "converged", str(tree.attrs.get("caution", ""))[:200]
+    said = [str(w.message) for w in heard if w.category is av.errors.ConvergenceWarning]
+    return ("not converged, said so", said[0][:200]) if said else ("not converged, silent", "")
+
+
+def _model(model: str, method: str, X: Any, t: Any, kind: Kind) -> Any:
+    options: dict[str, Any] = {}
+    if model.startswith("rvm"):
+        options["kernel"] = av.RBF(width=kind.kernel or 1.0)
+    if method in ("exact", "elliptical_slice") and model.startswith(("ard", "rvm")):
+        weights = len(X) if model.startswith("rvm") else X.shape[1]
+        options["alpha"] = np.ones(weights + 1)  # they take hyperparameters as given
+        options |= {"noise": 0.5} if MODELS[model].task == "regression" else {}
+    return getattr(av.models, model)(X, t, **options)
+
+
+def _settings(model: str, method: str) -> Any:
+    if method == "reversible_jump":
+        return av.ReversibleJump(sweeps=1000)
+    if method == "nuts":
+        return av.NUTS(tune=200, cores=1)
+    if method == "elliptical_slice" and model == "trigonometric_svm":
+        fixed = {"kappa_0": 1.0, "kappa_b": 1.0}
+        return av.EllipticalSlice(hyper=av.Fixed(fixed))
+    return method
+
+
+def _judge(error: Exception) -> tuple[str, str]:
+    said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    raised = traceback.extract_tb(error.__traceback__)[-1].filename
+    named = isinstance(
+        error, av.errors.InputError | av.errors.UnsupportedPair | av.errors.UnreadableModel
+    )
+    ours = raised.startswith(OURS)
+    return ("refused by name" if named and ours else "foreign error"), said
+
+
+# --- one process for each pair --------------------------------------------------------------------
+
+
+def _work(model: str, method: str, names: Sequence[str]) -> None:
+    """Fit the named kinds, and write a line for each."""
+    for kind in KINDS:
+        if kind.name not in names:
+            continue
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + LIMIT + 1, hard))
+        begin = time.process_time()
+        verdict, said = ended(model, method, kind)
+        seconds = round(time.process_time() - begin, 2)
+        line = {"kind": kind.name, "verdict": verdict, "said": said, "seconds": seconds}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+def fit_all(model: str, method: str, names: list[str]) -> list[dict[str, Any]]:
+    """Run the kinds of one pair; one that is ended by the system took too long."""
+    lines: list[dict[str, Any]] = []
+    while names:
+        command = [sys.executable, "-m", "ardvark.studies.validation.hard_inputs", "--work"]
+        done = subprocess.run(
+            [*command, model, method, *names], capture_output=True, text=True, check=False
+        )
+        new = [json.loads(text) for text in done.stdout.splitlines() if text.startswith("{")]
+        lines += new
+        names = names[len(new) :]
+        if names:
+            killed = done.returncode < 0
+            verdict = f"more than {LIMIT} s" if killed else "ended the process"
+            said = "" if killed else done.stderr.strip().splitlines()[-1][:200]
+            lines.append({"kind": names[0], "verdict": verdict, "said": said, "seconds": LIMIT})
+            names = names[1:]
+    return lines
+
+
+def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One line for each method: how its fits ended."""
+    columns = [*GOOD[:3], "not good"]
+    lines = []
+    for method in CHEAP:
+        mine = [r for r in rows if r["method"] == method and r["verdict"] != GOOD[3]]
+        counts = [sum(r["verdict"] == verdict for r in mine) for verdict in GOOD[:3]]
+        bad = len(mine) - sum(counts)
+        if mine:
+            lines.append([f"`{method}`", *map(str, counts), str(bad)])
+    return {
+        "caption": "How fits to the sixteen data sets ended, by method over all models tried",
+        "command": "python -m ardvark.studies.validation.hard_inputs",
+        "columns": ["method", *columns],
+        "rows": lines,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill up the record."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--method", action="append", choices=CHEAP)
+    parser.add_argument("--model", action="append", choices=sorted(MODELS))
+    parser.add_argument("--again", action="store_true", help="also what the record has")
+    parser.add_argument("--minutes", type=float, default=1e9)
+    asked = parser.parse_args(arguments)
+    if asked.work:
+        _work(asked.work[0], asked.work[1], asked.work[2:])
+        return 0
+    place = RESULTS / "hard_inputs.json"
+    rows = json.loads(place.read_text(encoding="utf-8"))["fits"] if place.exists() else []
+    begin = time.monotonic()
+    for model, method in sorted(PAIRS, key=lambda pair: CHEAP.index(pair[1])):
+        if method not in (asked.method or CHEAP) or model not in (asked.model or MODELS):
+            continue
+        mine = (
+            [] if asked.again else [r for r in rows if (r["model"], r["method"]) == (model, method)]
+        )
+        names = [k.name for k in KINDS if k.name not in {r["kind"] for r in mine}]
+        if not names or time.monotonic() - begin > 60 * asked.minutes:
+            continue
+        found = [{"model": model, "method": method} | r for r in fit_all(model, method, names)]
+        taken = {(r["model"], r["method"], r["kind"]) for r in found}
+        rows = [r for r in rows if (r["model"], r["method"], r["kind"]) not in taken] + found
+        bad = [r for r in found if r["verdict"] not in GOOD]
+        sys.stdout.write(f"{model} {method}: {len(found)} fits, {len(bad)} not good\n")
+        for r in bad:
+            sys.stdout.write(f"    {r['kind']} | {r['verdict']} | {r['said']}\n")
+        sys.stdout.flush()
+        tried = len({(r["model"], r["method"]) for r in rows})
+        summary = {
+            "pairs": len(PAIRS),
+            "pairs_tried": tried,
+            "not_good": sum(r["verdict"] not in GOOD for r in rows),
+            "fits": rows,
+            "tables": {"by_method": table(rows)},
+        }
+        write_lane("hard_inputs", summary, "python -m ardvark.studies.validation.hard_inputs")
+    return int(any(r["verdict"] not in GOOD for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
