@@ -1,4 +1,7 @@
-"""The directive `results STUDY TABLE`: a table of studies/results/tables/STUDY.json."""
+"""The directive `results STUDY TABLE`: a table of studies/results/tables/STUDY.json.
+
+`results validation/LANE TABLE` takes it from studies/results/validation/LANE.json.
+"""
 
 import json
 import re
@@ -10,12 +13,17 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results" / "tables"
+RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"
+
+
+def place_of(study: str) -> Path:
+    """Where the tables of a study are."""
+    return RESULTS / (f"{study}.json" if "/" in study else f"tables/{study}.json")
 
 
 def load(study: str, table: str) -> dict[str, Any]:
     """Return one table of a study: caption, command, columns, rows."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{study}.json").read_text())["tables"][table]
+    found: dict[str, Any] = json.loads(place_of(study).read_text())["tables"][table]
     return found
 
 
@@ -43,7 +51,7 @@ class Results(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parse the table as Markdown where the directive stands."""
         study, table = self.arguments
-        path = RESULTS / f"{study}.json"
+        path = place_of(study)
         self.env.note_dependency(str(path))
         try:
             lines = as_markdown(load(study, table))

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm
 
 import ardvark as av
-from ardvark.diagnostics.compare.loo import loo_by_row, loo_table, refit_rows
+from ardvark.diagnostics.compare.loo import loo_by_row, loo_table, refit_rows, summary_of
+from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.errors import InputError, UnsupportedPair
 
 mpl.use("Agg")
@@ -84,6 +85,20 @@ def test_a_softmax_is_refitted():
     rows = loo_by_row({"laplace": tree}, model, refit=["laplace"])
     away = rows["laplace", "refit"].elpd - rows["laplace", "psis"].elpd
     assert np.abs(away).max() < 0.5 and abs(away.mean()) < 0.1
+
+
+def test_differences_from_the_reference_are_paired():
+    """Rows that are hard for one are hard for the other: the error of a sum is not theirs."""
+    rng = np.random.default_rng(6)
+    elpd, away = rng.normal(size=50), 0.01 * rng.normal(size=50)
+    none, nan = np.zeros(50, bool), np.full(50, np.nan)
+    found = {
+        ("nuts", "psis"): LooRows(elpd, none, nan, "psis"),
+        ("ep", "cavity"): LooRows(elpd + away, none, nan, "cavity"),
+    }
+    row = summary_of(found, "nuts").loc[("ep", "cavity")]
+    assert row["difference"] == pytest.approx(away.sum())
+    assert row["difference_se"] == pytest.approx(np.sqrt(50) * away.std(ddof=1))
 
 
 def test_plot_has_every_estimate_on_one_axis(probit):

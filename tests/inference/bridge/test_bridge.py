@@ -64,6 +64,37 @@ def test_the_error_is_calibrated(shape):
     assert abs(np.mean(z)) < 0.4 and 0.75 < np.std(z) < 1.3
 
 
+def test_banks_of_other_sizes_meet_at_the_same_evidence():
+    """Markov chains count by their effective number: then s1 is not a half."""
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(8000, 3)), 1.3 * rng.normal(size=(8000, 3))
+    truth = 1.5 * np.log(2 * np.pi)
+
+    def log_ratio(points):
+        return -0.5 * (points**2).sum(axis=1) - stats.norm.logpdf(points, scale=1.3).sum(axis=1)
+
+    for share in (0.05, 0.5, 0.95):
+        assert meet(log_ratio(x), log_ratio(y), share) == pytest.approx(truth, abs=0.03)
+
+
+def test_the_error_of_chains_is_calibrated():
+    """AR(1) chains of correlation 0.9, of which 19 draws count as one."""
+    phi, z = 0.9, []
+    for seed in range(60):
+        rng = np.random.default_rng([8, seed])
+        draws = rng.normal(size=(4, 400, 2))
+        for n in range(1, 400):
+            draws[:, n] = phi * draws[:, n - 1] + np.sqrt(1 - phi**2) * draws[:, n]
+        found = bridge_evidence(
+            lambda x: -0.5 * (x**2).sum(axis=-1),
+            draws,
+            rng,
+            effective=lambda q: q.size * (1 - phi**2) / (1 + phi**2),  # of a quadratic: phi²
+        )
+        z.append((found.log_evidence - np.log(2 * np.pi)) / found.error)
+    assert 0.6 < np.sqrt(np.mean(np.square(z))) < 1.5
+
+
 def test_warping_takes_the_skewness_out():
     rng = np.random.default_rng(3)
     draws = np.log(rng.gamma(0.5, size=(4, 1000, 3)))

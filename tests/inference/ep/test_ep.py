@@ -470,9 +470,9 @@ def test_free_leave_one_out_is_near_the_real_one(name, largest):
     assert len(t) >= 50
     assert gap.max() < largest and gap.mean() < 0.003
     assert abs(fit.info["loo_error"] * len(t) - np.sum(left_out < 0.5)) <= 1
-    np.testing.assert_allclose(
-        fit.info["log_loo_probability"], np.log(fit.by_row["loo_probability"]).sum(), rtol=1e-12
-    )
+    by_row = fit.by_row["log_loo_probability"]
+    np.testing.assert_allclose(by_row, np.log(fit.by_row["loo_probability"]), rtol=1e-12)
+    np.testing.assert_allclose(fit.info["log_loo_probability"], by_row.sum(), rtol=1e-12)
 
 
 def test_error_estimates_in_the_log_domain():
@@ -485,6 +485,8 @@ def test_error_estimates_in_the_log_domain():
         np.exp(fit.info["log_loo_error_smooth"]), np.mean(ndtr(-50 * z)), rtol=1e-9
     )
     np.testing.assert_allclose(fit.info["loo_error_unsigned"], np.mean(ndtr(-np.abs(z))), rtol=1e-9)
+    empty = EP().approximate(probit_model(*random_pair(), np.full(3, np.inf)))
+    assert empty.info["loo_error"] == 0.5  # every margin is 0: half of each tie
     _, sign = random_pair()
     sure = EP().approximate(probit_model(4 * sign[:, None] * np.ones((40, 1)), sign, np.ones(1)))
     assert ndtr(-50 * 4.0) == 0.0  # the printed form has nothing left to compare

@@ -11,8 +11,10 @@ from ardvark.inference.mixture.chains import Scale, joined, make_problem, run_ch
 from ardvark.inference.mixture.enumerate import enumerate_mixture
 from ardvark.inference.mixture.kernels import (
     State,
+    allocate,
     data_ratio,
     draw_rate,
+    log_rows,
     prior_ratio,
     propose,
     rate_proposal,
@@ -317,6 +319,24 @@ def test_a_whole_subset_is_drawn_from_its_conditional(judge):
         ]
     )
     assert stats.chisquare(counted.ravel(), 4000 * chance).pvalue > 1e-3
+
+
+def test_classes_of_unlabelled_rows_are_drawn_with_the_kernel_summed_out(judge):
+    """Given the old kernel the formula for a class would be another: c first, then d given c."""
+    rng = np.random.default_rng(31)
+    p, s = judge.problem, judge.state(rng)
+    s.on[:] = [True, False, True, False]
+    rows = np.empty((3, 12))
+    log_rows(p, s, rows)
+    unlabelled = np.flatnonzero(p.label < 0)
+    counted, draws = np.zeros((len(unlabelled), 3, 3)), 3000
+    for _ in range(draws):
+        allocate(rng, p.label, s, rows)
+        counted[np.arange(len(unlabelled)), s.c[unlabelled], s.d[unlabelled]] += 1
+    joint = s.P[:, None] * s.w * np.exp(rows - rows.max(axis=0)).T[unlabelled][:, None, :]
+    exact = joint / joint.sum(axis=(1, 2), keepdims=True)
+    error = np.sqrt(exact * (1 - exact) / draws)
+    assert np.all(np.abs(counted / draws - exact) < 4.5 * error + 1e-3)
 
 
 def test_a_tempered_ratio_counts_rows_by_the_power(judge):

@@ -267,6 +267,33 @@ def test_zero_is_a_fixed_point_and_no_start():
     assert not ascent.state.w.mean.any()
     fit = ascend(basis, rows, FLAT, pruning=None, starts=3, max_sweeps=3)
     assert set(fit.ends) == {"ones", "shares", "random 0"} and fit.state.w.mean.any()
+    assert ascend(basis, rows, FLAT, pruning=None, starts=1, max_sweeps=3).state.w.mean.any()
+
+
+def test_a_weight_counts_by_its_size_whatever_its_sign():
+    """Algorithm 1 prints max(mu): with both factors flipped it would keep other weights."""
+    basis, rows = problem(2, False)
+    fit = ascend(basis, rows, FLAT, pruning=None, starts=1, max_sweeps=30)
+    kept = []
+    for sign in (1.0, -1.0):
+        w, lam = fit.state.w, fit.state.lam
+        flipped = fit.state._replace(
+            w=w._replace(mean=sign * w.mean), lam=lam._replace(mean=sign * lam.mean)
+        )
+        ascent = Ascent(basis, flipped, FLAT)
+        assert ascent.prune(Pruning(0.2, "mean", 0, False))
+        kept.append((ascent.state.samples, ascent.state.features))
+    for one, other in zip(*kept, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_is_pruned_before_the_warm_up():
+    """In the first sweeps precisions have not settled: the useful features may go."""
+    basis, rows = problem(2, False)
+    fit = ascend(basis, rows, FLAT, pruning=Pruning(0.3, "mean", 8, False), starts=1, max_sweeps=12)
+    _, features, samples = basis.shape
+    np.testing.assert_array_equal(fit.size[:7], [(samples, features)] * 7)
+    assert fit.size[-1].sum() < samples + features
 
 
 def test_ends_are_compared_by_the_bound_of_the_whole_model():

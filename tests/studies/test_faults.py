@@ -1,0 +1,68 @@
+"""Planted faults: the list does not rot, planting works, the record is of this list."""
+
+import re
+from functools import cache
+
+import pytest
+
+from ardvark.studies.validation.faults import FAULTS
+from ardvark.studies.validation.faults.__main__ import choose
+from ardvark.studies.validation.faults.fault import Fault
+from ardvark.studies.validation.faults.plant import (
+    CAUGHT,
+    NO_SUCH_TEXT,
+    ROOT,
+    make_copy,
+    plant,
+    run_fault,
+)
+
+LIVE = "NumPy's generators are no seeds"
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+@cache
+def text_of(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_can_be_planted_and_its_tests_exist(fault: Fault):
+    assert text_of(fault.file).count(fault.old) == 1 and fault.new != fault.old
+    for test in fault.tests:
+        file, _, name = test.partition("::")
+        function = name.rpartition("::")[2].partition("[")[0]
+        assert re.search(rf"^\s*def {function}\(", text_of(file), re.MULTILINE), test
+
+
+def test_names_are_unique_and_each_area_has_one_in_the_quick_lane():
+    assert len(BY_NAME) == len(FAULTS)
+    assert {f.area for f in choose([], True)} == {f.area for f in FAULTS}
+    with pytest.raises(SystemExit, match="no fault 'nothing'"):
+        choose(["nothing"], False)
+
+
+def test_a_fault_is_caught_in_a_copy_and_the_original_stays_as_it_is(tmp_path):
+    fault = BY_NAME[LIVE]
+    before = (ROOT / fault.file).read_bytes()
+    outcome = run_fault(fault, tmp_path)
+    assert outcome.verdict == CAUGHT and "test_a_generator_is_a_seed" in outcome.by
+    assert (ROOT / fault.file).read_bytes() == before
+    assert not list(tmp_path.iterdir())
+    gone = fault._replace(old="no such text")
+    assert run_fault(gone, tmp_path).verdict == NO_SUCH_TEXT
+
+
+def test_compiled_code_that_has_the_fault_inlined_is_removed(tmp_path):
+    """numba looks at one file: a caller elsewhere would go on with the old kernel."""
+    copy = make_copy(tmp_path / "copy")
+    caller = copy / "inference" / "ep" / "__pycache__"
+    caller.mkdir(exist_ok=True)
+    for name in ("sequential.sweep_weights-1.py313.nbi", "sequential.sweep_weights-1.py313.1.nbc"):
+        (caller / name).write_bytes(b"")
+    stranger = copy / "inference" / "bridge" / "__pycache__"
+    stranger.mkdir(exist_ok=True)
+    (stranger / "bridge.meet-1.py313.nbi").write_bytes(b"")
+    fault = next(f for f in FAULTS if f.file == "inference/known_sites/moments.py")
+    assert plant(copy, fault)
+    assert not list(caller.glob("sequential.*.nb?")) and list(stranger.glob("bridge.*.nbi"))
