@@ -39,6 +39,17 @@ class Columns:
                     self._kept[begin] = block
             yield here, block
 
+    def some(self, indices: Index) -> Array:
+        """Some columns, in ascending order: taken from a chunk that is kept, if one has them all.
+
+        A kernel costs more than its columns cost to gather.
+        """
+        begin = int(indices[0]) // self.chunk * self.chunk if indices.size else -1
+        block = self._kept.get(begin)
+        if block is None or indices[-1] >= begin + self.chunk:
+            return np.asarray(self.make(indices), float)
+        return np.asarray(block.take(indices - begin, axis=1))
+
 
 class Dense(Columns):
     """Columns of an array: one chunk."""

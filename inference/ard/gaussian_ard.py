@@ -277,7 +277,7 @@ class _Search:
         active = np.flatnonzero(on[pool])
         place[active] = np.arange(active.size)
         self.pool = pool
-        columns = np.ascontiguousarray(self.source.make(pool), float).T
+        columns = np.ascontiguousarray(self.source.some(pool)).T
         gram, known = np.empty((size, size)), np.zeros(size, bool)
         known[active] = True
         missing = [a for a in active if pool[a] not in self.products]

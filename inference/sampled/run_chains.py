@@ -11,6 +11,7 @@ of them run at a time.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ardvark.errors import UnsupportedPair
+from ardvark.errors import InputWarning, UnsupportedPair
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import Sampled
 from ardvark.inference.running.progress import Tick
@@ -46,6 +47,7 @@ __all__ = ["Chains", "sample_chains"]
 
 SMALL = 200  # weights or rows: up to here a second thread of BLAS makes a sweep slower
 LOOK_EVERY = 20  # sweeps
+MANY_ROWS = 150  # more, and fewer weights: exact sweeps are dear, and are said to be
 
 type Chain = tuple[Array, dict[str, Array], Index]  # weights, θ, trials
 
@@ -99,12 +101,27 @@ def sample_chains(
             f"{type(hierarchy.model.sites).__name__}. Use kernel='elliptical'."
         )
     total = chains * (hyper.tune + draws)
+    if hyper.kernel == "exact":
+        _warn_of_rows(hierarchy.model, total)
     run = in_threads(
         lambda i, watch: _chain_in_machine_code(latent, hierarchy, hyper, draws, streams[i], watch),
         chains,
         look=lambda done: tick(f"sweep {done} of {total}", done / total),
     )
     return _stacked(run, compiled=True)
+
+
+def _warn_of_rows(model: SiteModel, sweeps: int) -> None:
+    """Say what exact sweeps cost before they start, where another sampler would be cheaper."""
+    rows, weights = model.projection.shape
+    if rows > MANY_ROWS and weights < rows:
+        warnings.warn(
+            f"Sampled(kernel='exact') works with a matrix of {rows} x {rows} in each of {sweeps} "
+            f"sweeps: it is for more weights than rows, and here are {weights} weights. NUTS() or "
+            f"kernel='elliptical' costs less.",
+            InputWarning,
+            stacklevel=2,
+        )
 
 
 def _stacked(run: list[Chain], compiled: bool) -> Chains:

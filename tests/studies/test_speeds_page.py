@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ardvark.studies.speed import growth, page, record
+
+ROOT = Path(__file__).parents[2]
 
 
 def row(peer: str, **more: object) -> dict[str, object]:
@@ -18,6 +22,17 @@ def row(peer: str, **more: object) -> dict[str, object]:
 
 def test_the_page_is_the_record() -> None:
     assert page.PAGE.read_text() == page.page(record.read())
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/choose.md", "docs/methods/nuts.md", "docs/validation/speed.md"]
+)
+def test_no_figure_of_a_time_stands_outside_the_records(name: str) -> None:
+    """Times are in generated pages and in tables that are stored; the text points there."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / name).read_text(), flags=re.DOTALL | re.MULTILINE)
+    figure = re.compile(r"\d\s?(ms|µs|CPU s|s|seconds|minutes)\b|\d times (cheaper|faster|slower)")
+    assert not [line for line in text.splitlines() if figure.search(line)]
+    assert figure.search("it takes 4.9 ms") and figure.search("2.1 times cheaper")
 
 
 def test_every_row_says_where_it_was_measured() -> None:

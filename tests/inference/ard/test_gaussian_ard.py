@@ -448,3 +448,25 @@ def test_refusals_say_why(change, words):
 def test_a_zero_target_is_fine_with_a_given_noise():
     result = gaussian_ard(linear()[0], np.zeros(40), noise=1.0)
     assert result.converged and result.active.size == 0
+
+
+def test_columns_that_are_kept_are_not_made_again():
+    X, made = np.random.default_rng(5).normal(size=(7, 10)), []
+
+    def make(indices):
+        made.append(len(indices))
+        return X[:, indices]
+
+    columns = Columns(make, X.shape, chunk=6)
+    some = np.array([1, 3, 5])
+    np.testing.assert_array_equal(columns.some(some), X[:, some])  # none is kept yet
+    for _ in columns.chunks():
+        pass
+    assert made == [3, 6, 4]
+    np.testing.assert_array_equal(columns.some(some), X[:, some])
+    np.testing.assert_array_equal(columns.some(np.array([7, 9])), X[:, [7, 9]])
+    assert made == [3, 6, 4]
+    both = np.array([4, 8])  # in two chunks: made
+    np.testing.assert_array_equal(columns.some(both), X[:, both])
+    assert made == [3, 6, 4, 2]
+    assert columns.some(np.array([], dtype=int)).shape == (7, 0)

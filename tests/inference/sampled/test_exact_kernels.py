@@ -209,3 +209,13 @@ def test_geweke_sees_a_logit_taken_for_a_probit():
 )
 def test_geweke_sees_faults(fault):
     assert geweke(10_000, fault).max() > 5
+
+
+def test_many_rows_and_few_weights_are_said_to_be_dear():
+    X, t = small_data(160, 2, seed=5)
+    model = av.models.ard_classification(X, t)
+    method = av.EP(hyper=av.Sampled(kernel="exact", tune=1))
+    with pytest.warns() as told:
+        av.fit(model, method, draws=2, chains=2, random_seed=1, progressbar=False)
+    texts = [str(w.message) for w in told if w.category is av.errors.InputWarning]
+    assert any("160 x 160 in each of 6 sweeps" in text and "NUTS()" in text for text in texts)
