@@ -64,8 +64,8 @@ class NUTS(MethodSettings):
         "auto" integrates where it is known how.
     metric
         What tuning learns of the posterior's shape: "diagonal" (scales) or "low_rank" (scales and
-        the strongest correlations; nutpie calls it experimental). The second took less than half
-        of the gradients for an effective draw where rows are many, and gained nothing on wdbc.
+        the strongest correlations; nutpie calls it experimental). The second takes fewer
+        gradients for an effective draw where rows are many (`docs/speeds.md`).
     compiled
         False: a density that is known in machine code is sampled without compiling anything, any
         other graph is compiled; the tree says which (`sampler_density`). True: the graph is
