@@ -22,7 +22,7 @@ setup(
         "ardvark": ["py.typed"],
         "ardvark.diagnostics.report": ["templates/*"],
         "ardvark.diagnostics.calibration": ["*.json"],
-        "ardvark.studies": ["results/*.json", "results/tables/*.json"],
+        "ardvark.studies": ["results/**/*"],
         "ardvark.studies.papers": ["*.csv"],
     },
 )
