@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told(futures[future], future.result())
     good = all(lines[fault.name]["verdict"] == CAUGHT for fault in chosen)
     if not options.no_control:
-        without = control(chosen, PLACE)
+        without = control(chosen, PLACE, options.executor)
         passed = without.verdict == SURVIVED
         word = "passed" if passed else "FAILED"
         _say(f"{word:15} {without.seconds:6.1f} s  no fault {without.by}")

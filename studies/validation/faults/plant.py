@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("models", "inference", "diagnostics", "studies")  # of the package, beside it
 OTHERS = ("ardvark", "tests", "docs", "notebooks")
 FILES = ("pyproject.toml", "README.md", "Makefile", "setup.py", "CITATION.cff", "CHANGELOG.md")
-NOT_NEEDED = shutil.ignore_patterns("_build", "_generated", ".hypothesis", "*.ipynb", "*.png")
+NOT_NEEDED = shutil.ignore_patterns(
+    "_build", "_generated", ".hypothesis", "*.ipynb", "*.png", "*.part", "*.lock"
+)
 CAUGHT, SURVIVED, NO_SUCH_TEXT, ENDLESS, BROKEN = (
     "caught", "survived", "does not apply", "did not end", "no verdict",
 )  # fmt: skip
@@ -131,23 +133,24 @@ def run_fault(fault: Fault, folder: Path, limit: float = LIMIT) -> Outcome:
     return Outcome(fault.name, verdict, by, round(time.monotonic() - start, 1))
 
 
-def control(faults: Sequence[Fault], folder: Path, limit: float = 3600.0) -> Outcome:
+def control(faults: Sequence[Fault], folder: Path, jobs: int = 1, limit: float = 3600.0) -> Outcome:
     """Run the tests of all faults in a copy without any: they must pass."""
     start = time.monotonic()
     copy = make_copy(folder / "no_fault")
     wanted = dict.fromkeys(test for fault in faults for test in fault.tests)
     try:
-        verdict, by = tests_in(copy, list(wanted), limit)
+        verdict, by = tests_in(copy, list(wanted), limit, jobs)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
     return Outcome("no fault", verdict, by, round(time.monotonic() - start, 1))
 
 
-def tests_in(copy: Path, tests: Sequence[str], limit: float) -> tuple[str, str]:
+def tests_in(copy: Path, tests: Sequence[str], limit: float, jobs: int = 1) -> tuple[str, str]:
     """Run tests in a copy until one fails: a verdict, and that test with its last words."""
     command = [
         sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-rfE",
-        "-p", "no:cacheprovider", "-m", "", "--timeout", str(limit), *tests,
+        "-p", "no:cacheprovider", "-m", "", "--timeout", str(limit),
+        "-n", str(jobs if jobs > 1 else 0), *tests,
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     where = subprocess.run(
@@ -166,6 +169,6 @@ def tests_in(copy: Path, tests: Sequence[str], limit: float) -> tuple[str, str]:
     if run.returncode == 0:
         return SURVIVED, ""
     failed = re.search(r"^(?:FAILED|ERROR) (.*)$", run.stdout, re.MULTILINE)
-    if run.returncode == 1 and failed:
+    if run.returncode in (1, 2) and failed and "rror collecting" not in run.stdout:
         return CAUGHT, " ".join(failed[1].split())[:300]
     return BROKEN, (run.stdout + run.stderr)[-400:]

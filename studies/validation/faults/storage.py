@@ -84,23 +84,12 @@ FAULTS = (
         "a defect of 0.1.0: refused after minutes of fits",
     ),
     Fault(
-        "workers outlive their parent",
-        "store",
-        "inference/running/processes.py",
-        "        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)\n",
-        "",
-        (OF_KEPT + "test_a_killed_command_leaves_no_child",),
-        "a defect of 0.1.0: orphans of a killed study",
-    ),
-    Fault(
         "a tree without its settings answers any question",
         "store",
         KEPT,
         "        if tree.attrs.get(KEY) != run_key(self.prepared, name, settings, self.task):",
         "        if tree.attrs.get(KEY) is None:",
-        (
-            "tests/package/commands/test_commands.py::test_fit_goes_on_where_it_was_and_a_folder_is_reported",
-        ),
+        ("tests/package/commands/test_cli.py::test_fit_stores_trees_that_compare_reads",),
         "",
     ),
 )
