@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from ardvark.studies.validation.faults.plant import (
     plant,
     run_fault,
 )
+from ardvark.studies.validation.faults.record import read_record, table
 
 LIVE = "NumPy's generators are no seeds"
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -66,3 +68,17 @@ def test_compiled_code_that_has_the_fault_inlined_is_removed(tmp_path):
     fault = next(f for f in FAULTS if f.file == "inference/known_sites/moments.py")
     assert plant(copy, fault)
     assert not list(caller.glob("sequential.*.nb?")) and list(stranger.glob("bridge.*.nbi"))
+
+
+def test_the_record_is_of_this_list_and_everything_was_caught():
+    record = read_record()
+    lines = {line["name"]: line for line in record["faults"]}
+    assert set(lines) == set(BY_NAME)
+    missed = [name for name, line in lines.items() if line["verdict"] != CAUGHT]
+    assert not missed and record["caught"] == record["planted"] == len(FAULTS)
+    assert record["control"]["passed"]
+    assert record["tables"]["caught"] == table(record["faults"])
+    for name, line in lines.items():
+        failed = line["by"].split("::")[0].split(" ")[0]
+        assert failed in {test.partition("::")[0] for test in BY_NAME[name].tests}, name
+        assert Path(ROOT / failed).exists()
