@@ -41,6 +41,7 @@ FEW_WEIGHTS = 100  # below, and ...
 CHEAP = 2e7  # ... below so many products in one factorisation, dense arrays are as good
 DEARER = 5.0  # a sparse product, by one of LAPACK's
 LARGEST = 2.5e8  # numbers of a dense projection, 2 GB, beyond which it is not tried
+MOST_FULL = 5000  # weights under a prior with a dense covariance: minutes, at the cube of it
 _TOLERANCE = 1e-9  # relative: what is read must be the model
 
 Theta = Mapping[str, Any]
@@ -325,12 +326,14 @@ def choose_sparse(latent: LatentGaussian, wanted: bool | None) -> SparseReading 
         return None
     rows = sum(int(n) for n in latent._lengths(*latent.ordered(latent.initial_theta())))
     products = float(min(rows * float(d) ** 2, float(rows) ** 2 * d))
+    full = any(latent.reading.dense) or latent.chained
+    too_large = float(rows) * d > LARGEST or (full and d > MOST_FULL)
     if wanted is False or (wanted is None and products < CHEAP):
-        if float(rows) * d > LARGEST:
+        if too_large:
             raise UnreadableModel(
-                f"{rows} rows and {d} weights are {rows * d * 8 / 1e9:.0f} GB as dense arrays, "
-                f"which this method needs. Laplace() and EP() read such a model sparsely; NUTS() "
-                f"and SMC() compile the graph itself."
+                f"{rows} rows and {d} weights are too large for dense arrays, which this method "
+                f"needs. Laplace() and EP() read such a model sparsely where it has the structure; "
+                f"NUTS() and SMC() compile the graph itself."
             )
         return None
     try:
@@ -340,11 +343,11 @@ def choose_sparse(latent: LatentGaussian, wanted: bool | None) -> SparseReading 
     except (NoStructure, TooDense) as error:
         if wanted:
             raise UnreadableModel(f"space='sparse': no sparse arrays, because of {error}") from None
-        if float(rows) * d > LARGEST:
+        if too_large:
             raise UnreadableModel(
-                f"{rows} rows and {d} weights are {rows * d * 8 / 1e9:.0f} GB as dense arrays, and "
-                f"there are no sparse ones, because of {error}. Write effects by indexing "
-                f"(b[group]), walks as pm.GaussianRandomWalk, or use NUTS()."
+                f"{rows} rows and {d} weights are too large for dense arrays, and there are no "
+                f"sparse ones, because of {error}. Write effects by indexing (b[group]), walks as "
+                f"pm.GaussianRandomWalk, or use NUTS()."
             ) from None
         return None
     if wanted or DEARER * found.plan().layout.flops < products:

@@ -13,6 +13,7 @@ process of its own, so that its peak memory is its own.
 | `likelihood`   | Laplace's likelihood maximised over fixed effects and sds, after reading:     |
 |                | the function that lme4 and glmmTMB maximise                                   |
 | `integrated`   | `av.fit(model, av.Laplace(hyper=av.Integrated()))`, reading and draws included|
+| `ep`, `nuts`   | the same by EP, and by NUTS() with 300 draws of two chains                    |
 
 Rows go to `studies/results/large.json`, the table of it to `docs/large_models_table.md`.
 """
@@ -42,8 +43,19 @@ __all__ = ["PAGE", "PATH", "exponents", "table"]
 PATH = Path(__file__).parents[1] / "results" / "large.json"
 PAGE = Path(__file__).parents[2] / "docs" / "large_models_table.md"
 PEERS = ("glmmTMB", "lme4")
-MEASUREMENTS = ("gradient", "likelihood", "integrated")
+MEASUREMENTS = ("gradient", "likelihood", "integrated", "ep", "nuts")
 TRUTH = {"fixed": [0.3, 0.5, -0.4], "sds": [0.7, 0.5]}
+HEAD = """# Many effects, measured
+
+Made by `python -m ardvark.studies.speed.large` from `studies/results/large.json`. Logit models
+with an intercept, two fixed effects and ten rows for each effect; `crossed` has a second factor of
+a tenth as many effects, `walk` is a Poisson series. CPU seconds of one thread, each in a process of
+its own; reading (a graph to arrays, once) apart, but in the time of "integrated", which is a whole
+fit with its draws. "gradient" is one evidence with its gradient, "likelihood" the maximum of
+Laplace's likelihood over fixed effects and sds: the function that lme4 and glmmTMB maximise, so
+that its value can be compared. Growth is the exponent of the seconds in the number of effects,
+over the last decade measured. GB is the peak of the process.
+"""
 KEYS = ("task", "effects", "contestant")
 
 
@@ -64,6 +76,8 @@ def build(task: str, effects: int) -> Any:
     """The model as a user writes it."""
     import pymc as pm
 
+    if task == "walk":
+        return _walk(effects)
     d = data(task, effects)
     X = np.column_stack([d["x0"], d["x1"]])
     with pm.Model() as model:
@@ -77,15 +91,32 @@ def build(task: str, effects: int) -> Any:
     return model
 
 
+def _walk(points: int) -> Any:
+    """Counts whose log rate is a random walk."""
+    import pymc as pm
+
+    rng = np.random.default_rng(points)
+    t = rng.poisson(np.exp(1.0 + np.cumsum(0.05 * rng.normal(size=points))))
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 0.2)
+        v = pm.GaussianRandomWalk("v", sigma=s, init_dist=pm.Normal.dist(0.0, 2.0), shape=points)
+        pm.Poisson("t", pm.math.exp(v), observed=t)
+    return model
+
+
 def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def measure(task: str, effects: int, what: str) -> dict[str, Any]:
     """One measurement in this process."""
-    return {"gradient": _gradient, "likelihood": _likelihood, "integrated": _integrated}[what](
-        task, effects
-    )
+    return {
+        "gradient": _gradient,
+        "likelihood": _likelihood,
+        "integrated": _integrated,
+        "ep": _integrated_ep,
+        "nuts": _nuts,
+    }[what](task, effects)
 
 
 def _gradient(task: str, effects: int) -> dict[str, Any]:
@@ -137,7 +168,19 @@ def _likelihood(task: str, effects: int) -> dict[str, Any]:
     }
 
 
-def _integrated(task: str, effects: int) -> dict[str, Any]:
+def _integrated_ep(task: str, effects: int) -> dict[str, Any]:
+    import ardvark as av
+
+    return _integrated(task, effects, av.EP(hyper=av.Integrated()))
+
+
+def _nuts(task: str, effects: int) -> dict[str, Any]:
+    import ardvark as av
+
+    return _integrated(task, effects, av.NUTS())
+
+
+def _integrated(task: str, effects: int, method: Any = None) -> dict[str, Any]:
     import ardvark as av
 
     model = build(task, effects)
@@ -146,19 +189,30 @@ def _integrated(task: str, effects: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         tree = av.fit(
             model,
-            av.Laplace(hyper=av.Integrated(), corrected=True),
-            draws=100,
+            method or av.Laplace(hyper=av.Integrated(), corrected=True),
+            draws=300 if isinstance(method, av.NUTS) else 100,
             chains=2,
             random_seed=1,
             progressbar=False,
         )
     draws = tree["posterior"]
     names = [name for name in ("s", "r") if name in draws]
+    fixed = [] if task == "walk" else [draws["a"], draws["b"][..., 0], draws["b"][..., 1]]
+    places = np.linspace(0, effects - 1, 9).astype(int)
+    fit = tree["fit"] if "fit" in tree.children else {}
     return {
         "cpu_seconds": time.process_time() - before,
-        "log_likelihood": float(tree["fit"]["log_evidence"]),
-        "fixed": [float(draws["a"].mean()), *draws["b"].mean(("chain", "draw")).values.tolist()],
+        "log_likelihood": float(fit["log_evidence"]) if "log_evidence" in fit else None,
+        "fixed": [float(values.mean()) for values in fixed],
+        "fixed_sds": [float(values.std()) for values in fixed],
         "sds": [float(draws[name].mean()) for name in names],
+        "sds_sds": [float(draws[name].std()) for name in names],
+        "some_means": draws["v"].mean(("chain", "draw"))[places].values.tolist()
+        if task == "walk"
+        else [],
+        "some_sds": draws["v"].std(("chain", "draw"))[places].values.tolist()
+        if task == "walk"
+        else [],
         "converged": bool(tree.attrs["converged"]),
         "note": str(tree.attrs["caution"]),
         "memory": _memory(),
@@ -211,9 +265,10 @@ def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table of the page, from the record and nothing else."""
+    """The page, from the record and nothing else."""
     growth = exponents(rows)
     lines = [
+        HEAD,
         "| task | effects | contestant | CPU s | reading, s | GB | log likelihood | sds | growth |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -228,14 +283,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             row.get("note", "") if spent is None else f"{spent:.3g}",
             f"{row['reading_seconds']:.2g}" if row.get("reading_seconds") else "",
             f"{row['memory']:.2g}" if row.get("memory") else "",
-            f"{row['log_likelihood']:.3f}" if spent is not None else "",
+            f"{row['log_likelihood']:.3f}" if row.get("log_likelihood") is not None else "",
             ", ".join(
                 f"{s:.4f}" for s in row.get("sds", []) if "gradient" not in row["contestant"]
             ),
             "" if at is None else f"{at:.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    machines = sorted(
+        {f"{m['processor']}, load {m['load']:.0f}" for m in (row["measured"] for row in rows)}
+    )
+    return "\n".join(lines) + f"\nMeasured on: {'; '.join(machines)}.\n"
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -245,9 +303,11 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def main() -> None:
     """Run what is asked for, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=("one_way", "crossed", "table"))
+    parser.add_argument("task", choices=("one_way", "crossed", "walk", "table"))
     parser.add_argument("effects", nargs="*", type=int)
-    parser.add_argument("--measure", nargs="*", default=list(MEASUREMENTS), choices=MEASUREMENTS)
+    parser.add_argument(
+        "--measure", nargs="*", default=list(MEASUREMENTS[:3]), choices=MEASUREMENTS
+    )
     parser.add_argument("--peers", nargs="*", default=[], choices=PEERS)
     parser.add_argument("--limit", type=float, default=1800.0, help="wall seconds of a peer")
     parser.add_argument("--here", action="store_true", help="in this process, to the screen")

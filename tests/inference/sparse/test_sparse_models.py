@@ -118,6 +118,49 @@ def test_what_has_no_sparse_arrays_says_why():
         )
 
 
+def kalman(t, start, step, noise):
+    """Log density of a random walk seen under noise, and its last filtered mean and variance."""
+    mean, variance, total = 0.0, start**2, 0.0
+    for n, value in enumerate(t):
+        variance += step**2 if n else 0.0
+        spread = variance + noise**2
+        total -= 0.5 * (np.log(2.0 * np.pi * spread) + (value - mean) ** 2 / spread)
+        mean, variance = mean + variance / spread * (value - mean), variance * noise**2 / spread
+    return total, mean, variance
+
+
+def test_a_long_walk_against_the_kalman_filter():
+    rng = np.random.default_rng(9)
+    size = 3000
+    t = np.cumsum(0.3 * rng.normal(size=size)) + 0.5 * rng.normal(size=size)
+    with pm.Model() as model:
+        v = pm.GaussianRandomWalk("v", sigma=0.3, init_dist=pm.Normal.dist(0, 2.0), shape=size)
+        pm.Normal("t", v, 0.5, observed=t)
+    fit = av.Laplace().approximate(read_model(model, sparse=True).at())
+    total, mean, variance = kalman(t, 2.0, 0.3, 0.5)
+    # PyTensor keeps 0.3 in single precision: 1e-8 of each of 3000 terms
+    assert fit.log_evidence == pytest.approx(total, rel=1e-7)
+    assert fit.posterior.mean[-1] == pytest.approx(mean, rel=1e-6)
+    assert fit.posterior.marginal_variance[-1] == pytest.approx(variance, rel=1e-6)
+
+
+def test_lip_cancer():
+    """The model of areas whose fit by EP is held against long NUTS in the table of own models."""
+    from own_models.textbook import lip_cancer_like
+
+    assert_equal(lip_cancer_like(), [av.Laplace(), av.EP()])
+
+
+def test_dense_arrays_that_are_too_large_are_not_begun():
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 0.1)
+        v = pm.GaussianRandomWalk("v", sigma=s, init_dist=pm.Normal.dist(0, 1), shape=6000)
+        pm.Poisson("t", pm.math.exp(v), observed=np.ones(6000, int))
+    with pytest.raises(av.errors.UnreadableModel, match="6000 weights are too large"):
+        read_model(model)
+    assert read_model(model, sparse=None).sparse is not None
+
+
 def test_small_models_stay_dense_and_large_ones_do_not():
     rng = np.random.default_rng(8)
     small = KINDS["one way"](rng)
