@@ -290,10 +290,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             "" if at is None else f"{at:.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    machines = sorted(
-        {f"{m['processor']}, load {m['load']:.0f}" for m in (row["measured"] for row in rows)}
-    )
-    return "\n".join(lines) + f"\nMeasured on: {'; '.join(machines)}.\n"
+    on = [row["measured"] for row in rows]
+    loads = [m["load"] for m in on]
+    who = "; ".join(sorted({f"{m['processor']}, {m['cores']} cores" for m in on}))
+    shared = f"Measured on {who}, beside other work (load {min(loads):.0f} to {max(loads):.0f})."
+    return "\n".join(lines) + f"\n\n{shared}\n"
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
