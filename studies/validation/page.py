@@ -158,6 +158,8 @@ def _kernels(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             str(row["two_samples_draws"]), verdict,
         ])  # fmt: skip
     caption = "Each kernel as it is, and with planted faults"
+    if found["not_run"]:
+        caption += f"; {found['not_run']} more of them have not been run yet"
     yield "kernels", _table(found, caption, columns, rows)
 
 

@@ -153,6 +153,8 @@ def refused(command: str) -> str:
         return "" if words[1] in targets else "no such target"
     if words[:2] == ["python", "-m"]:
         source = ROOT / f"{words[2].removeprefix('ardvark.').replace('.', '/')}.py"
+        if source.with_suffix("").is_dir():
+            source = source.with_suffix("") / "__main__.py"
         text = source.read_text() if source.exists() else ""
         unknown = [w for w in words[3:] if w.startswith("--") and f'"{w}"' not in text]
         return "nothing to run" if "__main__" not in text else " ".join(unknown)
