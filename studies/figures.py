@@ -138,7 +138,7 @@ def _errors_and_features(results: Results, plt: Any) -> Any:
                 values = [every[name]["numbers"][f"{rule}.{what}"] for name in starts]
                 panel.errorbar(
                     np.arange(len(starts)) + shift, [v["mean"] for v in values],
-                    [v["error"] for v in values], fmt="o", ms=3, color=colour, label=rule,
+                    [v["error"] or 0.0 for v in values], fmt="o", ms=3, color=colour, label=rule,
                 )  # fmt: skip
             for value, colour in zip(
                 PUBLISHED.get(data, {}).get(what, ()), ("C0", "C1"), strict=False
