@@ -144,6 +144,13 @@ def fill_prior(rng: Any, a: float, g: float, h: float, floor: float, mean: Any, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def fill_priors(rng: Any, p: Any, mean: Any, tau: Any, beta: Any) -> None:
+    """Draw the coefficients of every input from their prior, in place."""
+    for j in range(p.z.shape[0]):
+        beta[j] = fill_prior(rng, p.shape, p.g, p.h[j], p.floor, mean[j], tau[j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def log_rows(p: Problem, s: State, out: Any) -> None:
     """Log density of each row under each kernel, (kernel, row), without the constant 2π."""
     out[:] = 0.0

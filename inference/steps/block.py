@@ -18,8 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
-from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import AccuracyWarning, InputError
@@ -33,15 +31,11 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.moves import KERNELS, approximate_or_prior, move_block
+from ardvark.inference.steps.contract import OwnStep
 from ardvark.inference.vb.bound import Bound
 from ardvark.models.checks import one_of, positive
 
 __all__ = ["BlockStep", "EPStep", "ExactProbitStep", "GivenRest", "LaplaceStep", "VBStep"]
-
-
-@dataclass_state
-class BlockState(StepMethodState):  # type: ignore[misc]
-    """Nothing but names and random numbers: a step remembers no earlier one."""
 
 
 class GivenRest:
@@ -73,11 +67,8 @@ class GivenRest:
         return {**point, **self.latent.split(weights)}
 
 
-class BlockStep(BlockedStep):  # type: ignore[misc]
+class BlockStep(OwnStep):
     """A block of Normal weights given everything else."""
-
-    _state_class = BlockState
-    default_blocked = True
 
     def __init__(
         self,
@@ -98,14 +89,6 @@ class BlockStep(BlockedStep):  # type: ignore[misc]
         names = tuple(model.values_to_rvs[value].name for value in self.vars)
         self.given = GivenRest(model, names, predictor)
         self.rng = get_random_generator(rng)
-
-    def stop_tuning(self) -> None:
-        """Nothing is tuned."""
-
-    @staticmethod
-    def competence(var: Any, has_grad: bool) -> Any:
-        """Used only when requested."""
-        return Competence.INCOMPATIBLE
 
 
 class _ApproximationStep(BlockStep):

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
-from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import InputError, UnsupportedPair
@@ -22,13 +20,9 @@ from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.steps.contract import OwnStep
 
 __all__ = ["GammaGibbs", "GammaSlope", "refuse_improper"]
-
-
-@dataclass_state
-class GibbsState(StepMethodState):  # type: ignore[misc]
-    """Nothing but names and random numbers."""
 
 
 class GammaSlope:
@@ -73,7 +67,7 @@ class GammaSlope:
         return np.asarray(self.slope(*({**point, self.value: value}[n] for n in self.order)))
 
 
-class GammaGibbs(BlockedStep):  # type: ignore[misc]
+class GammaGibbs(OwnStep):
     """Draw precisions from their conditional Gamma, given everything else.
 
     Parameters
@@ -85,8 +79,6 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
 
     name = "gamma_gibbs"
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
-    _state_class = GibbsState
-    default_blocked = True
 
     def __init__(
         self,
@@ -110,9 +102,6 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
         for slope in self.slopes:
             refuse_improper(slope, start)
 
-    def stop_tuning(self) -> None:
-        """Nothing is tuned."""
-
     def step(self, point: dict[str, Array]) -> tuple[dict[str, Array], list[dict[str, Any]]]:
         """Draw each variable in turn."""
         new = dict(point)
@@ -121,11 +110,6 @@ class GammaGibbs(BlockedStep):  # type: ignore[misc]
             drawn = np.log(self.rng.standard_gamma(shape)) - np.log(rate)
             new[slope.value] = np.asarray(drawn, point[slope.value].dtype)
         return new, [{}]
-
-    @staticmethod
-    def competence(var: Any, has_grad: bool) -> Any:
-        """Used only when requested."""
-        return Competence.INCOMPATIBLE
 
 
 def refuse_improper(slope: GammaSlope, start: dict[str, Array]) -> None:

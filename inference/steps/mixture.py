@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from scipy.special import softmax
@@ -41,7 +41,7 @@ from ardvark.inference.mixture.kernels import (
     Problem,
     State,
     allocate,
-    fill_prior,
+    fill_priors,
     gibbs_sweep,
     jump,
     log_rows,
@@ -49,6 +49,7 @@ from ardvark.inference.mixture.kernels import (
 )
 from ardvark.inference.mixture.reading import reading_of
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.steps.contract import OwnStep
 from ardvark.models.checks import positive_integer
 
 __all__ = ["MixtureGibbs", "MixtureJump"]
@@ -57,11 +58,6 @@ KERNELS = ("kernel_mean", "kernel_precision", "kernel_rate")
 BACKGROUND = ("background_mean", "background_precision", "background_rate")
 N_MOVES = 3
 FIRST_SWEEPS = 200  # of a background before it is first shown
-
-
-@dataclass_state
-class MixtureGibbsState(StepMethodState):  # type: ignore[misc]
-    """Nothing but random numbers."""
 
 
 @dataclass_state
@@ -115,8 +111,7 @@ class _Values:
 def _from_prior(rng: Any, p: Problem, n_kernels: int) -> tuple[Array, Array, Array]:
     """Means, precisions and rates of every input."""
     mean, tau, beta = np.empty((len(p.z), n_kernels)), np.empty((len(p.z), n_kernels)), np.copy(p.h)
-    for j in range(len(p.z)):
-        beta[j] = fill_prior(rng, p.shape, p.g, p.h[j], p.floor, mean[j], tau[j])
+    fill_priors(rng, p, mean, tau, beta)
     return mean, tau, beta
 
 
@@ -130,7 +125,7 @@ def _unsimplex(probability: Array) -> Array:
     return np.asarray(log_p[..., :-1] - log_p.mean(axis=-1, keepdims=True))
 
 
-class _MixtureStep(BlockedStep):  # type: ignore[misc]
+class _MixtureStep(OwnStep):
     """What the two have in common: their variables are those that the graph has."""
 
     moves: ClassVar[tuple[str, ...]] = ()
@@ -160,9 +155,6 @@ class _MixtureStep(BlockedStep):  # type: ignore[misc]
         self.tune = False
         self.model = model
 
-    def stop_tuning(self) -> None:
-        """Nothing is tuned."""
-
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Begin a chain; the data may have changed since the last one."""
         super().setup_chain(rng, tune, draws)
@@ -176,11 +168,6 @@ class _MixtureStep(BlockedStep):  # type: ignore[misc]
 
     def _look(self) -> None:
         """Compute what depends on the data."""
-
-    @staticmethod
-    def competence(var: Any, has_grad: bool) -> Any:
-        """Used only when requested."""
-        return Competence.INCOMPATIBLE
 
 
 class MixtureGibbs(_MixtureStep):
@@ -197,7 +184,6 @@ class MixtureGibbs(_MixtureStep):
 
     name = "mixture_gibbs"
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
-    _state_class = MixtureGibbsState
     moves = ("class_probability", "kernel_probability", *KERNELS)
 
     def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

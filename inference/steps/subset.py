@@ -32,8 +32,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
-from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import InputError
@@ -42,6 +40,7 @@ from ardvark.inference.graph.read import read_model
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.pymc_models.compile import compile_graph, quick
 from ardvark.inference.sites.approximation import GaussianFit
+from ardvark.inference.steps.contract import OwnStep
 from ardvark.models.checks import one_of, positive_integer
 
 __all__ = ["SubsetJump"]
@@ -51,12 +50,7 @@ EXCHANGES = 0.3  # share of the jumps
 MOST_KEPT = 2000  # Gaussians; they are of use again as long as θ does not move
 
 
-@dataclass_state
-class SubsetJumpState(StepMethodState):  # type: ignore[misc]
-    """What a chain carries over: nothing but its random numbers."""
-
-
-class SubsetJump(BlockedStep):  # type: ignore[misc]
+class SubsetJump(OwnStep):
     """Jumps between subsets of the inputs, see the module.
 
     Parameters
@@ -79,7 +73,6 @@ class SubsetJump(BlockedStep):  # type: ignore[misc]
         "subset_made": (np.int64, []),
         "subset_size": (np.int64, []),
     }
-    _state_class = SubsetJumpState
     default_tune_steps = 200
 
     def __init__(
@@ -190,11 +183,6 @@ class SubsetJump(BlockedStep):  # type: ignore[misc]
             site_model = self.latent.at({**theta, self.included: subset})
             self._fits[key] = self.approximation.approximate(site_model)
         return self._fits[key]
-
-    @staticmethod
-    def competence(var: Any, has_grad: bool) -> Any:
-        """Never chosen by itself: which variables belong together is the user's to say."""
-        return Competence.INCOMPATIBLE
 
 
 def _variables(model: Any, vars: Sequence[Any] | None) -> list[Any]:

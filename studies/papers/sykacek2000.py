@@ -9,7 +9,7 @@
 |--------------------|-------------------------------------------------------------------------------|
 | set/conditional    | P(t | x, Θ, I): the paper's question, coherent (`target="conditional"`), λ = 1  |
 | set/conditional5   | the same, λ = 5: the paper does not state λ                                     |
-| .../conditional6000 | ionosphere with 6000 sweeps, where time is short                               |
+| set/conditional6000 | the same with 6000 sweeps, where time is short (ionosphere, wine)            |
 | set/joint          | the joint density with a background: coherent, another question                |
 | set/paper, paper4  | the paper's chain, without and with move (4), λ = 10: it has no joint target    |
 | set/mlp            | MLP with ARD priors, 25 hidden units                                           |
@@ -215,8 +215,9 @@ def _experiments() -> tuple[Experiment, ...]:
             asked = {"data": data, "expected_inputs": 10.0, "move_4": move_4}
             found.append(Experiment(f"{data}/{name}", "table 1", paper, asked, 10))
         found.append(Experiment(f"{data}/mlp", "table 1", mlp, {"data": data}, splits))
-    short = {"data": "ionosphere", "target": "conditional", "expected_inputs": 1.0, "sweeps": 6000}
-    found.append(Experiment("ionosphere/conditional6000", "table 1", rbf, short, 10))
+        if data != "pima":
+            short = {"data": data, "target": "conditional", "expected_inputs": 1.0, "sweeps": 6000}
+            found.append(Experiment(f"{data}/conditional6000", "table 1", rbf, short, 10))
     return tuple(found)
 
 

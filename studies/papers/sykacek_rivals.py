@@ -35,6 +35,7 @@ from ardvark.inference.mixture.kernels import (
     choose,
     copy_state,
     fill_prior,
+    fill_priors,
     gibbs_sweep,
     log_size_ratio,
     rung,
@@ -64,8 +65,7 @@ def paper_chain(
     s = rung(empty_state((1,), n_classes, n_kernels, n_inputs, n_rows), 0)
     s.c[:], s.on[rng.integers(n_inputs)] = p.label, True
     s.P[:], s.w[:] = 1 / n_classes, rng.dirichlet(np.ones(n_kernels), n_classes)
-    for j in range(n_inputs):
-        s.beta[j] = fill_prior(rng, p.shape, p.g, p.h[j], p.floor, s.mean[j], s.tau[j])
+    fill_priors(rng, p, s.mean, s.tau, s.beta)
     kept = sweeps - sweeps // 3
     visited = np.zeros((kept, n_inputs), np.bool_)
     stored = empty_state((draws,), n_classes, n_kernels, n_inputs, n_rows)

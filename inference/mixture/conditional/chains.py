@@ -47,7 +47,7 @@ from ardvark.inference.mixture.conditional.density import (
     pack,
 )
 from ardvark.inference.mixture.conditional.jumps import MOVES, TRIES, jump
-from ardvark.inference.mixture.kernels import Problem, at_power, fill_prior, pick
+from ardvark.inference.mixture.kernels import Problem, at_power, fill_priors, pick
 from ardvark.inference.mixture.ladder import exchange_states
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
@@ -213,10 +213,7 @@ def _begin(
 def fill_points(rng: Any, p: Problem, points: Point) -> None:
     """Draw coefficients of every input from the prior."""
     for t in range(points.on.shape[0]):
-        for j in range(p.z.shape[0]):
-            points.beta[t, j] = fill_prior(
-                rng, p.shape, p.g, p.h[j], p.floor, points.mean[t, j], points.tau[t, j]
-            )
+        fill_priors(rng, p, points.mean[t], points.tau[t], points.beta[t])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

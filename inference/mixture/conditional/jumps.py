@@ -208,7 +208,7 @@ def jump_ratio(
     if new >= 0:
         ratio += log_v(p, new, work.other, born)
     if exchange:
-        add_input(p.z[old], left.mean, left.tau, -1.0, work.rows)
+        fill_rows(p, s, old, work.rows)  # anew: what a huge τ added cannot be taken out again
     elif old >= 0:
         ratio -= log_v(p, old, work.other, left)
     if new >= 0:

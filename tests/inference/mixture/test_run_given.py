@@ -148,3 +148,20 @@ def test_evidence_of_a_subset_by_smc_is_that_of_draws_from_the_prior():
     error = np.hypot(fit.log_evidence_error.item(), found.error.values[there].item())
     assert error < 0.1
     assert abs(fit.log_evidence.item() - found.log_evidence.values[there].item()) < 4 * error
+
+
+@pytest.mark.validate
+def test_evidence_of_a_subset_by_bridge_is_that_of_draws_from_the_prior():
+    """NUTS keeps to one order of the kernels; the bridge counts both."""
+    rng = np.random.default_rng(1)
+    t = np.arange(13) % 2
+    X = rng.normal(size=(13, 3)) + np.outer(t, [1.5, 0.7, 0])
+    whole = rbf_mixture(X, t, n_kernels=2, target="conditional")
+    found = av.diagnostics.conditional_posterior(whole, 60_000)
+    there = (found.included.values == [1, 1, 0]).all(axis=1)
+    model = rbf_mixture(X, t, n_kernels=2, target="conditional", included=[0, 1])
+    nuts = av.fit(model, av.NUTS(tune=500), draws=1000, chains=2, random_seed=1, progressbar=False)
+    bridged = av.diagnostics.bridge(model, nuts)
+    error = np.hypot(bridged.error, found.error.values[there].item())
+    assert bridged.reliable and error < 0.2  # log 2 would be 0.69
+    assert abs(bridged.log_evidence - found.log_evidence.values[there].item()) < 4 * error
