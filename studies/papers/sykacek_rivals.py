@@ -177,7 +177,7 @@ def mlp_ard(
     tree = nutpie.sample(
         compiled, draws=draws, tune=draws, chains=chains, cores=1, seed=seed, progress_bar=False
     )
-    posterior = tree.posterior.stack(sample=("chain", "draw"), create_index=False)
+    posterior = tree.posterior.to_dataset().stack(sample=("chain", "draw"), create_index=False)
 
     def part(name: str) -> Array:
         return np.asarray(posterior[name].transpose("sample", ...).values)
