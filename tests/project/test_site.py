@@ -124,6 +124,7 @@ def test_every_page_is_in_a_table_of_contents():
 
 # --- stored tables ------------------------------------------------------------------------------
 
+RESULTS = ROOT / "studies" / "results"
 USED = [
     tuple(found.split())
     for page in PAGES
@@ -133,12 +134,13 @@ USED = [
 
 def test_every_stored_table_is_on_a_page_and_complete():
     stored = set()
-    for path in (ROOT / "studies" / "results" / "tables").glob("*.json"):
+    for path in [*RESULTS.glob("tables/*.json"), *RESULTS.glob("validation/*.json")]:
         content = json.loads(path.read_text())
         if "tables" not in content:  # another kind of result, with a page of its own
             continue
+        study = path.stem if path.parent.name == "tables" else f"{path.parent.name}/{path.stem}"
         for name, table in content["tables"].items():
-            stored.add((path.stem, name))
+            stored.add((study, name))
             assert table["command"] and table["caption"]
             assert all(len(row) == len(table["columns"]) for row in table["rows"]), (path, name)
     assert len(USED) == len(set(USED))
@@ -171,7 +173,7 @@ def refused(command: str) -> str:
 
 def test_commands_of_stored_tables_exist():
     for study, name in USED:
-        path = ROOT / "studies" / "results" / "tables" / f"{study}.json"
+        path = RESULTS / (f"{study}.json" if "/" in study else f"tables/{study}.json")
         command = json.loads(path.read_text())["tables"][name]["command"]
         assert not refused(command), command
 
