@@ -60,6 +60,6 @@ def test_through_fit_with_the_noise(algorithm):
 
 def test_an_unknown_algorithm_is_refused():
     with pytest.raises(
-        av.errors.InputError, match="algorithm must be one of sequential, mackay, em"
+        av.errors.InputError, match="algorithm must be one of 'sequential', 'mackay', 'em'"
     ):
         av.Evidence(algorithm="newton")
