@@ -105,8 +105,12 @@ def fill_dirichlet(rng: Any, counts: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_rate(rng: Any, shape: float, rate: float, floor: float) -> float:
-    """Draw from a Gamma above `floor`."""
-    if floor * rate <= max(shape - 1.0, 0.0) or (shape <= 1.0 and floor * rate < 0.1):
+    """Draw from a Gamma above `floor`.
+
+    Near its mode the exponential below has next to no slope and is hardly ever accepted; up to the
+    mean a Gamma is above the floor at least once in three draws.
+    """
+    if (shape > 1.0 and floor * rate <= shape) or (shape <= 1.0 and floor * rate < 0.1):
         for _ in range(MOST_TRIES):
             value = rng.standard_gamma(shape) / rate
             if value > floor:

@@ -159,12 +159,18 @@ def _as_hierarchy(latent: LatentGaussian) -> _Hierarchy | None:
 
 
 def _start(hierarchy: _Hierarchy, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Dispersed: precisions from their prior, weights at zero."""
+    """Dispersed: precisions from their prior, weights at zero.
+
+    A vague prior has precisions of 1e-100, at which no Cholesky factor exists: a start need not
+    be further out than a prior variance of 1e8 in the predictor.
+    """
     free = hierarchy.rate > 0
     assert hierarchy.model.precision is not None
     alpha = np.array(hierarchy.model.precision)
     alpha[free] = rng.standard_gamma(hierarchy.shape[free]) / hierarchy.rate[free]
-    return np.zeros(alpha.size), np.maximum(alpha, 1e-300)
+    vaguest = 1e-8 * np.sum(hierarchy.model.projection**2, axis=0)
+    alpha[free] = np.maximum(alpha, np.maximum(vaguest, 1e-300))[free]
+    return np.zeros(alpha.size), alpha
 
 
 def _chain_in_machine_code(

@@ -356,7 +356,8 @@ def test_a_tempered_ratio_counts_rows_by_the_power(judge):
 
 
 @pytest.mark.parametrize(
-    ("shape", "rate", "floor"), [(0.2, 10, 0.01), (12.2, 3.0, 0.5), (12.2, 300, 0.2), (0.2, 30, 1)]
+    ("shape", "rate", "floor"),
+    [(0.2, 10, 0.01), (12.2, 3.0, 0.5), (12.2, 300, 0.2), (0.2, 30, 1), (4.2, 3.2001, 1.0)],
 )
 def test_rates_above_the_floor_have_their_distribution(shape, rate, floor):
     rng = np.random.default_rng(2)

@@ -244,3 +244,12 @@ def test_geweke(family):
 def test_geweke_sees_faults(fault):
     """Stale data: the labels come from the weights of a sweep before."""
     assert geweke(PROBIT, 20_000, fault).max() > 5
+
+
+def test_a_vague_hyperprior_starts_where_there_is_a_factor():
+    """Gamma(0.01, 0.01) draws precisions of 1e-100, where X'TX + P0 has no Cholesky factor."""
+    X, t = small_data(60, 5)
+    model = av.models.ard_classification(X, t, a=0.01, b=0.01)
+    with pytest.warns(av.errors.ConvergenceWarning, match="R-hat"):  # few draws
+        tree = av.fit(model, av.EP(hyper=av.Sampled(tune=20)), draws=20, **QUIET)
+    assert np.isfinite(tree["posterior"]["w"]).all() and tree["posterior"]["w"].std() > 0
