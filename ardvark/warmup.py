@@ -74,6 +74,22 @@ def _weights() -> None:
     av.evidence({"ep": _fit(probit, "ep"), "again": _fit(probit, "laplace")}, probit)
 
 
+def _effects() -> None:
+    import numpy as np
+    import pymc as pm
+
+    import ardvark as av
+
+    X, _, label = _data()
+    group = np.arange(24) % 6
+    with pm.Model() as model:  # a sparse block with a border
+        slope = pm.Normal("slope", 0, 1)
+        level = pm.Normal("level", 0, pm.HalfNormal("sd", 1), shape=6)
+        pm.Bernoulli("y", logit_p=slope * X[:, 0] + level[group], observed=label)
+    for method in (av.Laplace, av.EP):
+        _fit(model, method(space="sparse"))
+
+
 def _subsets() -> None:
     import ardvark as av
 
@@ -120,6 +136,7 @@ PROBLEMS: dict[str, Callable[[], None]] = {  # the longest first
     "mixtures": _mixtures,
     "subsets": _subsets,
     "machines": _machines,
+    "effects": _effects,
 }
 
 if __name__ == "__main__":

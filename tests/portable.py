@@ -25,6 +25,7 @@ TESTS = Path(__file__).parent
 SHORT = ("degenerate", "posterior", "sequential_ard")
 DELICATE = (
     *SHORT,
+    "factor",
     "gaussian_ard",
     "gaussian_route",
     "hyper",

@@ -54,7 +54,7 @@ its own; reading (a graph to arrays, once) apart, but in the time of "integrated
 fit with its draws. "gradient" is one evidence with its gradient, "likelihood" the maximum of
 Laplace's likelihood over fixed effects and sds: the function that lme4 and glmmTMB maximise, so
 that its value can be compared. Growth is the exponent of the seconds in the number of effects,
-over the last decade measured. GB is the peak of the process.
+over the two largest sizes measured. GB is the peak of the process.
 """
 KEYS = ("task", "effects", "contestant")
 
@@ -250,7 +250,7 @@ def _in_a_process(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
-    """Growth of the seconds with the number of effects, over the last decade that was measured."""
+    """Growth of the seconds with the number of effects, over the two largest sizes measured."""
     found = {}
     for task, who in {(row["task"], row["contestant"]) for row in rows}:
         spent = {
