@@ -56,7 +56,7 @@ def delta_curves(curves: Mapping[str, tuple[Any, Any, int]], title: str, label: 
     The band is where a curve stays at any one point, 99 times in 100.
     """
     with rc_context(STYLE):
-        figure = Figure(figsize=(9.0, 3.2))
+        figure = Figure(figsize=(9.0, max(3.2, 0.6 + 0.22 * len(curves))))  # room for the legend
         axes = figure.subplots()
         size = min((n for _, _, n in curves.values()), default=1)
         x = np.linspace(0, 1, 101)

@@ -16,6 +16,7 @@ from ardvark.errors import InputError
 __all__ = ["calibration_figures", "calibration_part"]
 
 NEAR = 0.02  # coverage of the 90 % interval may be off by this
+DRAWN = 100  # replications: a curve of fewer is mostly noise
 
 
 def calibration_part(case: Case) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def calibration_figures(case: Case) -> dict[str, Callable[[], Any]]:
     grid = np.array(calibration_record()["grid"])
     here = {facts["method"] for facts in case.facts.values()}
     entries = [e for e in entries if e["method"] in here] or entries  # too many to tell apart
+    entries = [e for e in entries if e["replications"] >= DRAWN] or entries
     curves = {_name(e): (grid, np.array(e["delta_ecdf"]), int(e["replications"])) for e in entries}
     title = "Where the truth lies in the posterior of a weight"
     label = "place of the truth"

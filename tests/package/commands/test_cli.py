@@ -135,7 +135,7 @@ def test_doctor_tells_versions_and_data_folders(capsys, monkeypatch, tmp_path):
         (["sbc", "--method", "magic"], "unknown method 'magic'"),
         (["sbc", "--option", "link"], "expected name=value"),
         (["sbc", "ard_classification", "--replications", "0"], "replications"),
-        (["replicate", "magic"], "unknown study 'magic'; known: calibration, chu2006"),
+        (["replicate", "magic"], "unknown study 'magic'; known: chu2006, madelon"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_two(arguments, said, capsys, tmp_path, monkeypatch):

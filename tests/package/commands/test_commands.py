@@ -173,7 +173,9 @@ def test_options_of_the_table_are_those_of_the_studies():
     from pathlib import Path
 
     for name, study in STUDIES.items():
-        source = Path(find_spec(f"ardvark.studies.{study.module}").origin).read_text("utf-8")
+        spec = find_spec(f"ardvark.studies.{study.module}")
+        file = "__main__.py" if spec.submodule_search_locations else ""  # of a package
+        source = (Path(spec.origin).parent / (file or Path(spec.origin).name)).read_text("utf-8")
         for option in {a for a in study.whole + study.quick if a.startswith("--")}:
             known = f'"{option}"' in source or f'"{option[2:]}": ' in source
             assert known, (name, option)
