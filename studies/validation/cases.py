@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Case:
         return f"{self.model}/{self.setting}/{self.method}/{self.hyper}"
 
 
-@lru_cache(maxsize=48)  # graphs and what was compiled of them
+@cache  # graphs and what was compiled of them: a lane goes over all cases in turn
 def replicator(name: str) -> Replicator:
     """What runs one replication of a case; compiled once for each process."""
     case = CASES[name]

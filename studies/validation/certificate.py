@@ -16,8 +16,9 @@ k-hat, and TADDAA (short chains from its draws). For each of these a bound
 
 is fitted on half of the models, c being MARGIN times the largest that any of their replications
 asks for, and its coverage is counted on the other half, and the other way round. A bound that is
-kept in 99 % of both halves may be shown as "error at most". FLOOR and MARGIN were chosen after a
-look at 540 replications with another seed, of which none is used.
+kept in 99 % of both halves may be shown as "error at most". FLOOR was set before any result was
+seen. MARGIN and the rule that c is the largest asked for were chosen after a look at 540
+replications with another seed, of which none is used.
 """
 
 from __future__ import annotations

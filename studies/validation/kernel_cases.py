@@ -240,7 +240,7 @@ def _look_classes(s: Chosen, t: Array) -> Array:
 CLASSES, KERNELS, DIMENSIONS, CASES = 2, 2, 2, 8
 A_SHAPE, G, FLOOR = 2.0, 0.2, 0.1
 H = np.full(DIMENSIONS, 1.0)
-MIXTURE_SUBSETS = log_subset_prior(DIMENSIONS, 1.0)
+MIXTURE_SUBSETS = log_subset_prior(DIMENSIONS, 0.5)  # far from uniform: to forget it must show
 
 
 def _begin_mixture(rng: Rng) -> Any:

@@ -1,13 +1,15 @@
 """What lanes have in common: units by turns within a budget, and a file of results with its origin.
 
-A lane has experiments; each turn runs the next unit of the experiments that have cost least so far.
-So the cheap ones are done first, every one gets something, and a run with more time fills up what
-is there.
+A lane has experiments; each turn runs the next unit where it narrows the errors most for its time.
+With n replications of c seconds each, the sum of the variances is the least for the time spent if
+n √c is the same everywhere, so the smallest comes next: the cheap ones first, the fewest first,
+every one gets something, and a run with more time fills up what is there.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 import subprocess
 import time
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ardvark.diagnostics.storage.atomic import write_text
-from ardvark.studies.experiments import Experiment, Numbers, Store, run
+from ardvark.studies.experiments import Experiment, Numbers, Store, Unit, run
 
 __all__ = ["RESULTS", "Lane", "fill", "stored", "write_lane"]
 
@@ -37,7 +39,7 @@ class Lane:
     passed: Callable[[Mapping[str, Any]], list[str]]  # of a summary: what must not be, in words
     after: Callable[[Mapping[str, Any]], None] = field(default=lambda found: None)
     patience: Callable[[Experiment], float] = field(default=lambda experiment: 0.0)
-    """CPU seconds that the others may spend before an experiment has its first unit."""
+    """How far n √c of the others may go before an experiment has its first unit."""
     quick_minutes: float = 2.0  # CPU minutes of the quick form
 
 
@@ -58,25 +60,33 @@ def fill(
     quick: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Run what is missing, the least spent first, until the CPU minutes are used up."""
+    """Run what is missing, where it tells most for its time, until the CPU minutes are used up."""
     taken = {e.name: e for e in lane.experiments if only in e.name}
     wanted = {name: e.units(e.quick if quick else e.full) for name, e in taken.items()}
     todo = {name: [u for u in units if store.get(u) is None] for name, units in wanted.items()}
-    spent = {
-        name: lane.patience(taken[name]) + sum(store.seconds(u) for u in units)
-        for name, units in wanted.items()
+    told_by = {
+        name: _information(lane, taken[name], units, store) for name, units in wanted.items()
     }
     used, turn = 0.0, max(1, executor if isinstance(executor, int) else 1)
     while any(todo.values()) and (minutes is None or used < 60 * minutes):
-        due = sorted((name for name in todo if todo[name]), key=lambda name: spent[name])[:turn]
+        due = sorted((name for name in todo if todo[name]), key=lambda name: told_by[name])[:turn]
         units = [todo[name].pop(0) for name in due]
         begin = time.monotonic()
         run(units, store, executor)
         for name, unit in zip(due, units, strict=True):
-            spent[name] += store.seconds(unit)
+            told_by[name] = _information(lane, taken[name], wanted[name], store)
             used += store.seconds(unit)
         left = sum(len(units) for units in todo.values())
         told(f"{due[0]}  {time.monotonic() - begin:.1f} s, {used:.0f} CPU s, {left} units left")
+
+
+def _information(lane: Lane, experiment: Experiment, units: Sequence[Unit], store: Store) -> float:
+    """Replications done times the root of their seconds; the cheapest unit had nothing to compile."""
+    seconds = [store.seconds(unit) for unit in units if store.get(unit) is not None]
+    if not seconds:
+        return lane.patience(experiment)
+    batch = float(experiment.settings.get("batch", 1))
+    return len(seconds) * batch * math.sqrt(max(min(seconds), 1e-3) / batch)
 
 
 def write_lane(name: str, found: Mapping[str, Any], command: str, folder: Path = RESULTS) -> Path:
