@@ -36,9 +36,12 @@ $(VENV)/.ready: pyproject.toml setup.py .python-version | $(if $(filter $(TOOLS)
 	    ln -sfn "../../../$$path" build/types/ardvark/; done
 	@touch $@
 
-# Machine code is compiled here and not in the first fit of a user; numba compiles what has changed.
-$(VENV)/.warm: $(VENV)/.ready $(shell grep -rl '^@njit' inference --include=*.py)
+# Machine code is compiled here and not in the first fit of a user. numba's cache looks at one file only:
+# callers elsewhere keep the old kernel inlined, and a module that has moved is sought where it was. So
+# after any change all of it is compiled anew.
+$(VENV)/.warm: $(VENV)/.ready $(shell grep -rl njit inference --include=*.py)
 	@echo "compiling machine code, once (about a minute) ..."
+	@find inference -name '*.nb[ci]' -delete
 	@$(BIN)/python -m ardvark.warmup
 	@touch $@
 
