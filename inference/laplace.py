@@ -206,15 +206,11 @@ def _sparse_gradient(model: SiteModel, fit: GaussianFit) -> Cotangents:
     from ardvark.inference.sparse.posterior import row_cotangents  # loads numba
 
     posterior = fit.posterior
-    eta, none = posterior.eta_mean, np.zeros(0)
+    eta = posterior.eta_mean
     site = model.sites.derivatives(eta)
     pull = _skewness_pull(model, posterior, eta, site)
     rows, eta_moved = row_cotangents(posterior, site.first, site.second, pull)
     return Cotangents(
-        mean=none,
-        precision=None,
-        covariance=None,
-        projection=none,
         offset=rows.shift[-len(eta) :],
         site_eta=eta[None, :],
         site_value=np.ones((1, eta.size)),

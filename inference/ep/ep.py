@@ -47,6 +47,7 @@ from ardvark.inference.sites.posterior import SPACES, Posterior, condition
 from ardvark.inference.sites.quadrature import is_multimodal, tilted_nodes
 from ardvark.inference.sites.settings import MethodSettings
 from ardvark.inference.sites.trigonometric import TrigonometricSites
+from ardvark.inference.sparse.posterior import row_cotangents
 from ardvark.models.checks import one_of, positive, positive_integer
 
 __all__ = ["EP", "UPDATES"]
@@ -230,8 +231,11 @@ class EP(MethodSettings, Approximation):
         """
         posterior = fit.posterior
         force = fit.site_shift - fit.site_precision * posterior.eta_mean  # r, d log Z / d offset
-        if model.sparse:
-            return _sparse_gradient(model, fit, force)
+        eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
+        still = np.zeros_like(share)
+        found = Cotangents(force, eta, share, still, still)
+        if model.sparse:  # rows at their entries alone
+            return found._replace(rows=row_cotangents(posterior, force, -fit.site_precision)[0])
         deviation = posterior.mean - model.mean
         projection = np.outer(force, posterior.mean)
         projection -= fit.site_precision[:, None] * posterior.cross_covariance
@@ -242,39 +246,9 @@ class EP(MethodSettings, Approximation):
             precision[~posterior.prior.on] = 0.0  # an inactive weight stays inactive
         else:
             covariance = 0.5 * (np.outer(pull, pull) - posterior.information)
-        eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
-        return Cotangents(
-            mean=pull,
-            precision=precision,
-            covariance=covariance,
-            projection=projection,
-            offset=force,
-            site_eta=eta,
-            site_value=share,
-            site_first=np.zeros_like(share),
-            site_second=np.zeros_like(share),
+        return found._replace(
+            mean=pull, precision=precision, covariance=covariance, projection=projection
         )
-
-
-def _sparse_gradient(model: SiteModel, fit: GaussianFit, force: Array) -> Cotangents:
-    """The same of sparse rows, at their entries alone."""
-    from ardvark.inference.sparse.posterior import row_cotangents
-
-    rows, _ = row_cotangents(fit.posterior, force, -fit.site_precision)
-    eta, share = _nodes(model.sites, fit.by_row["cavity_mean"], fit.by_row["cavity_variance"])
-    none = np.zeros(0)
-    return Cotangents(
-        mean=none,
-        precision=None,
-        covariance=None,
-        projection=none,
-        offset=force,
-        site_eta=eta,
-        site_value=share,
-        site_first=np.zeros_like(share),
-        site_second=np.zeros_like(share),
-        rows=rows,
-    )
 
 
 def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ weights too, and must agree there. Gradients go the same way back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -243,17 +244,7 @@ class SparseReading:
                 "the rows of the prior have no common zero: this graph holds something that the "
                 "reader does not see. Use space='weights' or NUTS()."
             )
-        return SparseModel(
-            mean=mean,
-            projection=model.projection,
-            offset=model.offset,
-            sites=model.sites,
-            rows=model.rows,
-            shift=model.shift,
-            weight=model.weight,
-            half_log_det=model.half_log_det,
-            layout=model.layout,
-        )
+        return replace(model, mean=mean)
 
     # Gradients --------------------------------------------------------------------------------
 
@@ -326,15 +317,13 @@ def choose_sparse(latent: LatentGaussian, wanted: bool | None) -> SparseReading 
         return None
     rows = sum(int(n) for n in latent._lengths(*latent.ordered(latent.initial_theta())))
     products = float(min(rows * float(d) ** 2, float(rows) ** 2 * d))
-    full = any(latent.reading.dense) or latent.chained
-    too_large = float(rows) * d > LARGEST or (full and d > MOST_FULL)
     if wanted is False or (wanted is None and products < CHEAP):
-        if too_large:
-            raise UnreadableModel(
-                f"{rows} rows and {d} weights are too large for dense arrays, which this method "
-                f"needs. Laplace() and EP() read such a model sparsely where it has the structure; "
-                f"NUTS() and SMC() compile the graph itself."
-            )
+        _check_dense(
+            latent,
+            rows,
+            "which this method needs. Laplace() and EP() read such a model sparsely where it has "
+            "the structure; NUTS() and SMC() compile the graph itself.",
+        )
         return None
     try:
         if latent.reading.rows[0].coupled:
@@ -343,13 +332,23 @@ def choose_sparse(latent: LatentGaussian, wanted: bool | None) -> SparseReading 
     except (NoStructure, TooDense) as error:
         if wanted:
             raise UnreadableModel(f"space='sparse': no sparse arrays, because of {error}") from None
-        if too_large:
-            raise UnreadableModel(
-                f"{rows} rows and {d} weights are too large for dense arrays, and there are no "
-                f"sparse ones, because of {error}. Write effects by indexing (b[group]), walks as "
-                f"pm.GaussianRandomWalk, or use NUTS()."
-            ) from None
+        _check_dense(
+            latent,
+            rows,
+            f"and there are no sparse ones, because of {error}. Write effects by indexing "
+            f"(b[group]), walks as pm.GaussianRandomWalk, or use NUTS().",
+        )
         return None
     if wanted or DEARER * found.plan().layout.flops < products:
         return found
     return None
+
+
+def _check_dense(latent: LatentGaussian, rows: int, why: str) -> None:
+    """Refuse what is to be read densely and is too large for it."""
+    d = latent.n_weights
+    full = any(latent.reading.dense) or latent.chained
+    if float(rows) * d > LARGEST or (full and d > MOST_FULL):
+        raise UnreadableModel(
+            f"{rows} rows and {d} weights are too large for dense arrays, {why}"
+        ) from None

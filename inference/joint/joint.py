@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
-from ardvark.inference.known_sites.joint_density import Packed, gradient_at, group_rates, log_rows
+from ardvark.inference.known_sites.joint_density import gradient_at, group_rates, log_rows
+from ardvark.inference.known_sites.packed import Packed
 from ardvark.inference.pymc_models.compile import compile_graph, kept_with
 from ardvark.inference.sites.arrays import Array
 

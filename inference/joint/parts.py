@@ -25,7 +25,9 @@ from scipy.special import gammaln
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.joint.joint import Integrated, Joint, Piece, Uncompiled
 from ardvark.inference.joint.line_priors import is_log, kind_of, numbers_of_prior, prior_on_line
-from ardvark.inference.known_sites.joint_density import (
+from ardvark.inference.known_sites.kernels import COLUMNS, GAUSSIAN, STEP
+from ardvark.inference.known_sites.known import KnownSites, known
+from ardvark.inference.known_sites.packed import (
     Groups,
     JointDensity,
     Normals,
@@ -34,8 +36,6 @@ from ardvark.inference.known_sites.joint_density import (
     Sparse,
     pack,
 )
-from ardvark.inference.known_sites.kernels import COLUMNS, GAUSSIAN, STEP
-from ardvark.inference.known_sites.known import KnownSites, known
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import Prior, SiteModel
 

@@ -19,22 +19,19 @@ A precision α ~ Gamma(a, b) that the rows of a group share may be integrated ou
 | `Singles`                   | sites of one coordinate each: priors                         |
 | `Normals`, `Groups`         | Gaussian rows of the prior; precisions that are integrated   |
 | `Sparse`                    | B and S, row by row                                          |
-| `pack`                      | all of it as two blocks of memory, whose address can be told |
+| `pack` (in `packed.py`)     | all of it as two blocks of memory, whose address can be told |
 | `LOG_DENSITY`               | C function of a point and that address: no interpreter       |
 """
 
 from math import exp, log
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import carray, cfunc, njit, types  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from ardvark.inference.known_sites.kernels import (
-    BASE_PRECISION,
-    CONSTANT,
     LOGISTIC,
     PROBIT,
     log_site,
@@ -47,181 +44,19 @@ from ardvark.inference.known_sites.many_rows import (
     split_cdf,
     split_sigmoid,
 )
+from ardvark.inference.known_sites.packed import Packed, unpacked
 from ardvark.inference.sites.arrays import Array
 
 __all__ = [
     "COPY",
     "LOG_DENSITY",
-    "Groups",
-    "JointDensity",
-    "Normals",
-    "Packed",
-    "Rows",
-    "Singles",
-    "Sparse",
     "gradient_at",
     "group_rates",
     "log_rows",
-    "pack",
 ]
 
-Indices = NDArray[np.int64]
 _SMALL, _LARGE = 1e-100, 1e100  # a product beyond these takes no more factors
 NOT_FINITE = 3  # what nutpie takes for a point it may not go to
-
-
-class Sparse(NamedTuple):
-    """A sparse matrix: row i has `value[start[i]:start[i + 1]]` in the columns `at`."""
-
-    start: Indices
-    at: Indices
-    value: Array
-
-
-class Rows(NamedTuple):
-    """Sites of eta = A z + o, their noise levels (-1 = none), and the levels of the columns."""
-
-    projection: Array
-    offset: Array
-    code: Indices
-    table: Array
-    noise: Indices
-    columns: Indices
-
-
-class Singles(NamedTuple):
-    """Sites of one coordinate each."""
-
-    at: Indices
-    code: Indices
-    table: Array
-
-
-class Normals(NamedTuple):
-    """Rows r = B x - m with their precisions, levels and groups (-1 = none)."""
-
-    matrix: Sparse
-    mean: Array
-    precision: Array
-    level: Indices
-    group: Indices
-
-
-class Groups(NamedTuple):
-    """Precisions that are integrated out: a and b of their Gammas, and how many rows have each."""
-
-    shape: Array
-    rate: Array
-    size: Array
-
-
-class JointDensity(NamedTuple):
-    """All parts; `levels` and `shift` are S and s, `link` is -1 or that of all rows."""
-
-    rows: Rows
-    singles: Singles
-    normals: Normals
-    groups: Groups
-    levels: Sparse
-    shift: Array
-    constant: Array  # one number
-    link: int = -1
-
-
-class Packed(NamedTuple):
-    """Sizes, whole numbers and floating-point numbers of a `JointDensity`, each in one block."""
-
-    sizes: Indices
-    whole: Indices
-    real: Array
-
-    @property
-    def address(self) -> Indices:
-        """What `LOG_DENSITY` is told: three addresses. The blocks must outlive their use."""
-        return np.array([block.ctypes.data for block in self], dtype=np.int64)
-
-
-def _standardised(rows: Rows) -> tuple[Rows, int]:
-    """Rows that are all σ(u), or all Phi(u), as rows of u itself, and which; else -1."""
-    for link, slope, shift in ((LOGISTIC, 2, 3), (PROBIT, 0, 1)):
-        rest = rows.table[:, [CONSTANT, BASE_PRECISION]].any()
-        if link == LOGISTIC:
-            rest |= np.any(rows.table[:, :2] != (1.0, 0.0))
-        if np.all(rows.code == link) and not rest:
-            scale, table = rows.table[:, slope], rows.table.copy()
-            table[:, slope], table[:, shift] = 1.0, 0.0
-            return rows._replace(
-                projection=scale[:, None] * rows.projection,
-                offset=scale * rows.offset + rows.table[:, shift],
-                table=table,
-            ), link
-    return rows, -1
-
-
-def pack(density: JointDensity) -> Packed:
-    """Put the arrays of a density side by side, in the order of `_unpacked`."""
-    rows, singles, normals, groups, levels, shift, constant, _ = density
-    rows, link = _standardised(rows)
-    whole = [
-        rows.code, rows.noise, rows.columns, singles.at, singles.code, normals.matrix.start,
-        normals.matrix.at, normals.level, normals.group, levels.start, levels.at,
-    ]  # fmt: skip
-    real = [
-        rows.projection, rows.offset, rows.table, singles.table, normals.matrix.value,
-        normals.mean, normals.precision, *groups, levels.value, shift, constant,
-    ]  # fmt: skip
-    sizes = [*rows.projection.shape, singles.at.size, normals.mean.size, normals.matrix.at.size]
-    sizes += [groups.shape.size, shift.size, levels.at.size]
-    blocks = [np.concatenate([np.ravel(part) for part in parts]) for parts in (whole, real)]
-    sizes += [*map(len, blocks), link]
-    return Packed(np.array(sizes), blocks[0].astype(np.int64), blocks[1])
-
-
-@njit(cache=True, error_model="numpy")
-def _cut(block, size):  # type: ignore[no-untyped-def]
-    """The first numbers of a block, and the rest."""
-    return block[:size], block[size:]
-
-
-@njit(cache=True, error_model="numpy")
-def _unpacked(sizes, whole, real):  # type: ignore[no-untyped-def]
-    """Give the parts again, as views."""
-    n, d, k, r, b, g, u, s = (
-        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7],
-    )  # fmt: skip
-    code, whole = _cut(whole, n)
-    noise, whole = _cut(whole, n)
-    columns, whole = _cut(whole, d)
-    single_at, whole = _cut(whole, k)
-    single_code, whole = _cut(whole, k)
-    row_start, whole = _cut(whole, r + 1)
-    row_at, whole = _cut(whole, b)
-    level, whole = _cut(whole, r)
-    group, whole = _cut(whole, r)
-    level_start, whole = _cut(whole, u + 1)
-    level_at, whole = _cut(whole, s)
-    projection, real = _cut(real, n * d)
-    offset, real = _cut(real, n)
-    table, real = _cut(real, 8 * n)
-    single_table, real = _cut(real, 8 * k)
-    row_value, real = _cut(real, b)
-    mean, real = _cut(real, r)
-    precision, real = _cut(real, r)
-    shape, real = _cut(real, g)
-    rate, real = _cut(real, g)
-    size, real = _cut(real, g)
-    level_value, real = _cut(real, s)
-    shift, constant = _cut(real, u)
-    return JointDensity(
-        Rows(projection.reshape((n, d)), offset, code, table.reshape((n, 8)), noise, columns),
-        Singles(single_at, single_code, single_table.reshape((k, 8))),
-        Normals(Sparse(row_start, row_at, row_value), mean, precision, level, group),
-        Groups(shape, rate, size),
-        Sparse(level_start, level_at, level_value), shift, constant, sizes[10],
-    )  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------- parts of it
 
 
 @njit(cache=True, error_model="numpy")
@@ -426,7 +261,7 @@ def _evaluate(density, x, gradient):  # type: ignore[no-untyped-def]
 @njit(cache=True, error_model="numpy", nogil=True)
 def _gradient_at(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     gradient = np.empty(len(x))
-    return _evaluate(_unpacked(sizes, whole, real), x, gradient), gradient
+    return _evaluate(unpacked(sizes, whole, real), x, gradient), gradient
 
 
 def gradient_at(packed: Packed, x: Array) -> tuple[float, Array]:
@@ -438,7 +273,7 @@ def gradient_at(packed: Packed, x: Array) -> tuple[float, Array]:
 @njit(cache=True, error_model="numpy", nogil=True)
 def _log_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     """Log sites of rows of any family."""
-    density = _unpacked(sizes, whole, real)
+    density = unpacked(sizes, whole, real)
     rows = density.rows
     found = np.empty((len(x), len(rows.code)))
     for i in range(len(x)):
@@ -455,7 +290,7 @@ def _log_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
 @njit(cache=True, error_model="numpy", nogil=True)
 def _split_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     """Rows of one link: log site = line + log factor."""
-    density = _unpacked(sizes, whole, real)
+    density = unpacked(sizes, whole, real)
     rows = density.rows
     line, factor = np.empty((2, len(x), len(rows.code)))
     for i in range(len(x)):
@@ -481,7 +316,7 @@ def log_rows(packed: Packed, x: Array) -> Array:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _group_rates(sizes, whole, real, x):  # type: ignore[no-untyped-def]
-    density = _unpacked(sizes, whole, real)
+    density = unpacked(sizes, whole, real)
     normals = density.normals
     found = np.empty((len(x), len(density.groups.rate)))
     for i in range(len(x)):
@@ -522,7 +357,7 @@ def LOG_DENSITY(size, x_at, gradient_to, value_to, address):  # type: ignore[no-
     whole = carray(_pointer(blocks[1]), sizes[8], np.int64)
     real = carray(_pointer(blocks[2]), sizes[9], np.float64)
     x, gradient = carray(x_at, size), carray(gradient_to, size)
-    value = _evaluate(_unpacked(sizes, whole, real), x, gradient)
+    value = _evaluate(unpacked(sizes, whole, real), x, gradient)
     carray(value_to, 1)[0] = value
     finite = np.isfinite(value) and np.all(np.isfinite(gradient))
     return 0 if finite else NOT_FINITE

@@ -16,6 +16,7 @@ from ardvark.inference.sites.posterior import Posterior
 
 __all__ = ["REJECTED", "Approximation", "Cotangents", "GaussianFit", "mean_shifts", "sd_shifts"]
 
+NOTHING = np.zeros(0)
 REJECTED = 1e100  # minus a log evidence where there is none: a line search turns back from it
 
 
@@ -76,15 +77,15 @@ class Cotangents(NamedTuple):
     points `site_eta` (Q, N): the mode for Laplace, the nodes of a quadrature for EP.
     """
 
-    mean: Array
-    precision: Array | None
-    covariance: Array | None
-    projection: Array
     offset: Array
     site_eta: Array
     site_value: Array
     site_first: Array
     site_second: Array
+    mean: Array = NOTHING
+    precision: Array | None = None
+    covariance: Array | None = None
+    projection: Array = NOTHING
     rows: Any = None  # `RowCotangents` of a sparse model, in place of all but the sites'
 
 

@@ -6,8 +6,9 @@ prior is integrated by the trapezoidal rule in log sigma, whose error falls expo
 integrands: with STEP standard deviations between the nodes it is below 1e-9.
 """
 
+from dataclasses import dataclass
 from math import log, pi
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -17,7 +18,7 @@ from ardvark.inference.subset.collapsed import Subsets
 from ardvark.inference.subset.factor import push, remove, solve_weights, start, workspace
 from ardvark.inference.subset.kernels import residual_square, sample_sigma
 
-__all__ = ["MOST_INPUTS", "Enumeration", "enumerate_subsets"]
+__all__ = ["MOST_INPUTS", "AllSubsets", "Enumeration", "enumerate_subsets"]
 
 MOST_INPUTS = 15
 STEP = 0.7  # in units of 1 / sqrt(2 N), the sd of log sigma given the weights
@@ -25,12 +26,11 @@ DROP = 45.0  # nats below its maximum where an integrand is left
 REFRESH = 3  # Gibbs updates of (weights, sigma) after a node has been drawn
 
 
-class Enumeration(NamedTuple):
-    """Exact posterior over the subsets; subset i holds input j if bit j of i is set."""
+@dataclass(frozen=True)
+class AllSubsets:
+    """The posterior over all subsets; subset i holds input j if bit j of i is set."""
 
-    log_evidence: Array  # (2^d, nodes): of t given the subset and sigma, with sigma's own weight
-    log_joint: Array  # (2^d,): sigma integrated out, with the prior of the subset
-    sigma: Array  # nodes
+    log_joint: Array  # log p(t, I), (2^d,)
 
     @property
     def total(self) -> float:
@@ -49,6 +49,14 @@ class Enumeration(NamedTuple):
         return np.arange(len(self.log_joint))[:, None] >> np.arange(d) & 1
 
 
+@dataclass(frozen=True)
+class Enumeration(AllSubsets):
+    """Of a regression, sigma integrated out."""
+
+    log_evidence: Array  # (2^d, nodes): of t given the subset and sigma, with sigma's own weight
+    sigma: Array  # nodes
+
+
 def enumerate_subsets(problem: Subsets) -> Enumeration:
     """Give the evidence of every subset of a regression with a fixed slab."""
     d = problem.n_inputs
@@ -57,7 +65,7 @@ def enumerate_subsets(problem: Subsets) -> Enumeration:
     evidence = np.column_stack([_evidences(problem, x) for x in sigma]) + log_weight
     size = np.bitwise_count(np.arange(2**d))
     joint = np.logaddexp.reduce(evidence, axis=1) + problem.log_prior[size]
-    return Enumeration(evidence, joint, sigma)
+    return Enumeration(joint, evidence, sigma)
 
 
 def draw_given_subsets(

@@ -14,6 +14,7 @@ difference of the two is told.
 Draws: a subset by its probability, then one of LONG fresh proposals by its weight p/q.
 """  # noqa: E501
 
+from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.subset.collapsed import Subsets
+from ardvark.inference.subset.enumerate import AllSubsets
 from ardvark.inference.subset.kernels import FIXED, sample_precisions
 from ardvark.inference.subset.laplace_fit import (
     Slab,
@@ -47,27 +49,12 @@ MOST_ERROR = 0.02  # of a probability
 HELD = 1e-3  # probability from which EP is asked too
 
 
-class Weighed(NamedTuple):
-    """Every subset; subset i holds input j if bit j of i is set."""
+@dataclass(frozen=True)
+class Weighed(AllSubsets):
+    """Of a two-class model, with its errors."""
 
     log_evidence: Array  # (2^d,)
     error: Array  # standard error of it
-    log_prior: Array
-
-    @property
-    def log_joint(self) -> Array:
-        """Log of p(t, I)."""
-        return self.log_evidence + self.log_prior
-
-    @property
-    def total(self) -> float:
-        """Log evidence of t under the whole model."""
-        return float(np.logaddexp.reduce(self.log_joint))
-
-    @property
-    def probability(self) -> Array:
-        """Posterior probability of each subset."""
-        return np.exp(self.log_joint - self.total)
 
     @property
     def total_error(self) -> float:
@@ -81,11 +68,12 @@ class Weighed(NamedTuple):
         others = own.sum() - own
         return np.sqrt((1 - p) ** 2 * own + p**2 * others)
 
-    @property
-    def included(self) -> Any:
-        """Indicators (2^d, d)."""
-        d = len(self.log_evidence).bit_length() - 1
-        return np.arange(len(self.log_evidence))[:, None] >> np.arange(d) & 1
+
+class Evidences(NamedTuple):
+    """What the kernel fills, (2^d,) each."""
+
+    value: Array
+    error: Array
 
 
 def weigh_subsets(problem: Subsets, link: str, seed: int) -> Weighed:
@@ -94,7 +82,7 @@ def weigh_subsets(problem: Subsets, link: str, seed: int) -> Weighed:
     data, slab = _numbers(problem, link)
     prior = problem.log_prior[np.bitwise_count(np.arange(number))]
     pilot, long = np.random.SeedSequence(seed).spawn(2)
-    found = Weighed(np.empty(number), np.empty(number), prior)
+    found = Evidences(np.empty(number), np.empty(number))
 
     def some(which: Index, proposals: int, source: Any) -> None:
         def work(_: int, watch: Watch) -> None:
@@ -105,9 +93,9 @@ def weigh_subsets(problem: Subsets, link: str, seed: int) -> Weighed:
         in_threads(work, 1)
 
     some(np.arange(number), PILOT, pilot)
-    joint = found.log_joint
+    joint = found.value + prior
     some(np.flatnonzero(joint > joint.max() + log(SMALL)), LONG, long)
-    return found
+    return Weighed(found.value + prior, *found)
 
 
 def ep_evidences(problem: Subsets, link: str, found: Weighed) -> Array:
@@ -190,7 +178,7 @@ def weigh(which, proposals, data, alpha, slab, found, rng, watch):  # type: igno
             x = exp(log_weight[i] - top)
             first += x / proposals
             second += x * x / proposals
-        found.log_evidence[code] = top + log(first)
+        found.value[code] = top + log(first)
         found.error[code] = sqrt(max(second / first**2 - 1.0, 0.0) / proposals)
 
 

@@ -26,14 +26,14 @@ import numpy as np
 
 from ardvark.inference.ep.ep import EP
 from ardvark.inference.known_sites import known
-from ardvark.inference.known_sites.joint_density import (
+from ardvark.inference.known_sites.joint_density import gradient_at
+from ardvark.inference.known_sites.packed import (
     Groups,
     JointDensity,
     Normals,
     Rows,
     Singles,
     Sparse,
-    gradient_at,
     pack,
 )
 from ardvark.inference.laplace import Laplace

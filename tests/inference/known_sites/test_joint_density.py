@@ -10,19 +10,17 @@ from scipy.integrate import quad
 from scipy.stats import gamma, norm
 
 from ardvark.inference.known_sites import known
-from ardvark.inference.known_sites.joint_density import (
+from ardvark.inference.known_sites.joint_density import gradient_at, group_rates, log_rows
+from ardvark.inference.known_sites.known import KnownSites
+from ardvark.inference.known_sites.packed import (
     Groups,
     JointDensity,
     Normals,
     Rows,
     Singles,
     Sparse,
-    gradient_at,
-    group_rates,
-    log_rows,
     pack,
 )
-from ardvark.inference.known_sites.known import KnownSites
 
 ROWS, WEIGHTS = 7, 3
 rng = np.random.default_rng(7)
