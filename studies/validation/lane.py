@@ -81,7 +81,7 @@ def fill(
 
 
 def _information(lane: Lane, experiment: Experiment, units: Sequence[Unit], store: Store) -> float:
-    """Replications done times the root of their seconds; the cheapest unit had nothing to compile."""
+    """Give n √c, c being that of the cheapest unit, which had nothing to compile."""
     seconds = [store.seconds(unit) for unit in units if store.get(unit) is not None]
     if not seconds:
         return lane.patience(experiment)
