@@ -132,8 +132,8 @@ class Compiled:
 
     @built_once
     def _eta_batch(self) -> Callable[..., Array]:
-        U = pt.matrix("U", dtype="float64")
-        return compile_graph([U, *self.reading.theta], self.batched_eta(U))
+        U = pt.matrix("U", dtype="float64")  # without θ the map is made once: not worth rewrites
+        return compile_graph([U, *self.reading.theta], self.batched_eta(U), not self.eta_depends)
 
     @built_once
     def _pulled_back(self) -> Callable[..., Array]:
@@ -149,8 +149,15 @@ class Compiled:
 
     @built_once
     def _log_sites(self) -> Callable[..., Array]:
+        return self._own_sites_at(False)
+
+    @built_once
+    def _log_sites_as_written(self) -> Callable[..., Array]:
+        return self._own_sites_at(True)
+
+    def _own_sites_at(self, as_written: bool) -> Callable[..., Array]:
         E, value = self._vectorised_sites(self.reading.cut)
-        return compile_graph([E, *self.reading.theta], value)
+        return compile_graph([E, *self.reading.theta], value, as_written)
 
     @built_once
     def _derivatives(self) -> Callable[..., list[Array]]:
@@ -211,11 +218,18 @@ class Compiled:
 
     @built_once
     def _log_density(self) -> Callable[..., Array]:
+        return self._own_density(False)
+
+    @built_once
+    def _log_density_as_written(self) -> Callable[..., Array]:
+        return self._own_density(True)
+
+    def _own_density(self, as_written: bool) -> Callable[..., Array]:
         terms = self.reading.terms
         used = {*self.weights, *(part.name for part in self.reading.rows)}
         total = sum((terms[n].sum() for n in terms if n in used), pt.constant(0.0))
         total -= sum(self.excess if self.sparse else self.reading.excess, pt.constant(0.0))
-        return compile_graph([*self.reading.w, *self.reading.theta], total)
+        return compile_graph([*self.reading.w, *self.reading.theta], total, as_written)
 
 
 def _static(variable: Any) -> tuple[int, ...]:

@@ -25,13 +25,22 @@ from ardvark.inference.pymc_models.fingerprint import observed_values
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.sites.likelihoods import Derivatives, GraphSites, Sites
+from ardvark.inference.sites.likelihoods import (
+    Derivatives,
+    GraphSites,
+    LogitSites,
+    ProbitSites,
+    Sites,
+)
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.softmax import SoftmaxSites
 
 __all__ = ["LatentGaussian"]
 
 _CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d) ...
+# Rows for which PyTensor's rewrites cost more than to look twice. The links of classification have
+# no numbers that could lose digits, so they are taken from the graph as it is written.
+_FEW = 2000
 _NUMBERS = 2 * 10**7  # ... and no more than so many numbers
 
 Theta = Mapping[str, Any]
@@ -293,6 +302,10 @@ class LatentGaussian(Compiled):
         rows = len(self.affine_map(theta)[1])
         unknown = GraphSites(log, derivatives)
         if len(self.reading.rows) == 1:
+            if rows <= _FEW and not depends(self.reading.cut, self.reading.theta):
+                quickly = recognise(lambda eta: self._log_sites_as_written(eta, *values), rows)
+                if isinstance(quickly, ProbitSites | LogitSites):
+                    return quickly
             return recognise(log, rows, hint=self._hint) or unknown
         sites = recognise(
             log,
@@ -341,9 +354,10 @@ class LatentGaussian(Compiled):
             )
         return sites
 
-    def log_sites(self, eta: Array, theta: Theta | None = None) -> Array:
+    def log_sites(self, eta: Array, theta: Theta | None = None, as_written: bool = False) -> Array:
         """Log sites (Q, N) of the graph itself, no closed form."""
-        return np.asarray(self._log_sites(eta, *self.ordered(theta)))
+        evaluate = self._log_sites_as_written if as_written else self._log_sites
+        return np.asarray(evaluate(eta, *self.ordered(theta)))
 
     def eta_at(self, w: Array, theta: Theta | None = None) -> Array:
         """Predictor of the graph itself at weights (Q, d), no affine map."""
@@ -351,9 +365,10 @@ class LatentGaussian(Compiled):
             return self.sparse.eta_at(w, theta)
         return np.asarray(self._eta_batch(w, *self.ordered(theta)))
 
-    def log_density(self, w: Array, theta: Theta | None = None) -> float:
+    def log_density(self, w: Array, theta: Theta | None = None, as_written: bool = False) -> float:
         """Give log p(t | w, θ) + log p(w | θ) of the model itself."""
-        return float(self._log_density(*self.in_blocks(w).values(), *self.ordered(theta)))
+        evaluate = self._log_density_as_written if as_written else self._log_density
+        return float(evaluate(*self.in_blocks(w).values(), *self.ordered(theta)))
 
     def ordered(self, theta: Theta | None) -> list[Array]:
         """Values of every hyperparameter, checked, in the order of `hyper`."""

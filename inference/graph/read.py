@@ -32,8 +32,9 @@ from ardvark.inference.graph.parts import Line, ModelHere, Reading, Rows, stacke
 from ardvark.inference.graph.predictor import Part, is_zero
 from ardvark.inference.graph.priors import Base, base_of, kind
 from ardvark.inference.graph.verify import verify
-from ardvark.inference.pymc_models.compile import kept_with, named_tensor
+from ardvark.inference.pymc_models.compile import kept_with, named_tensor, quick
 from ardvark.inference.pymc_models.own import as_pymc
+from ardvark.inference.pymc_models.terms import natural_terms
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.pytensor_graphs.prior_rows import PriorRows, own_params, prior_rows
 from ardvark.inference.pytensor_graphs.rebuild import by_row, narrow, rebuilt
@@ -83,8 +84,9 @@ def read_model(
 
     def read() -> LatentGaussian:
         wanted = False if sparse is None and card_of(model) is not None else sparse
-        latent = LatentGaussian(_read(model, names, predictor), wanted)
-        verify(latent)
+        with quick():
+            latent = LatentGaussian(_read(model, names, predictor), wanted)
+            verify(latent)
         return latent
 
     return kept_with(model, ("reading", names, predictor, lengths, sparse), read)
@@ -124,7 +126,7 @@ class _Taken:
     def __init__(self, model: Any, found: Found, start: dict[str, Any]) -> None:
         self.model, self.found, self.start = model, found, start
         self.needed = [*found.members, *found.hyper]
-        self.free = {rv: rv.type(name=rv.name) for rv in model.free_RVs if rv in self.needed}
+        self.free, self.terms = natural_terms(model, self.needed)
         self.observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         self.values = {**self.free, **self.observed}
 
@@ -160,7 +162,7 @@ class _Taken:
             eta=eta,
             inside=inside,
             cut=cut,
-            terms=self._log_density_terms(),
+            terms=self.terms,
             start=self.start,
             lines={},
             rows_of_priors=self._prior_rows(),
@@ -244,20 +246,14 @@ class _Taken:
         else:
             moved = rebuilt(part.term, part.equal, inside, set(self.values))
 
-        free = dict(self.free)  # a reading must not keep its model alive
+        # Free variables are values here beforehand: PyMC then derives this one density alone.
+        [moved] = graph_replace([moved], self.free, strict=False)
 
         def log_sites(value: Any) -> Any:
-            log_density = conditional_logp({**free, moved: value}, warn_rvs=False)[value]
+            log_density = conditional_logp({moved: value}, warn_rvs=False)[value]
             return log_density if part.coupled else narrow(by_row(log_density, inside))
 
         return log_sites
-
-    def _log_density_terms(self) -> dict[str, Any]:
-        """Give the model's own log density term by term: a route independent of the reading."""
-        terms = conditional_logp(self.values, warn_rvs=False)
-        named = {rv.name: narrow(by_row(terms[value])) for rv, value in self.values.items()}
-        potentials = self.in_values(list(self.model.potentials))
-        return named | {p.name: v for p, v in zip(self.model.potentials, potentials, strict=True)}
 
     def _on_lines(self, reading: Reading) -> Reading:
         """Members that sum to zero live on PyMC's unconstrained scale, which is an isometry."""

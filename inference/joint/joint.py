@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from ardvark.inference.known_sites.joint_density import gradient_at, group_rates, log_rows
 from ardvark.inference.known_sites.packed import Packed
-from ardvark.inference.pymc_models.compile import compile_graph, kept_with
+from ardvark.inference.pymc_models.compile import compile_graph, kept_with, quick
+from ardvark.inference.pymc_models.terms import natural_terms
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Integrated", "Joint", "Piece", "Uncompiled", "differs"]
@@ -126,7 +128,7 @@ def _gap(joint: Joint, model: Any, points: Array | None, as_written: bool) -> st
             if piece.log:
                 away[:, piece.at] += np.array(FAR)[:, None]
         points = joint.start + away
-    reference, gaps = _own_log_density(model, as_written), list[float]()
+    reference, gaps = _own_log_density(joint, model, as_written), list[float]()
     for x in points:
         values = joint.natural(x, rng)
         ours = joint.log_density(x) + joint.log_conditional(x, values)
@@ -141,19 +143,23 @@ def _gap(joint: Joint, model: Any, points: Array | None, as_written: bool) -> st
     return "" if enough else f"PyMC's log density is finite at {len(gaps)} of {len(points)} points"
 
 
-def _own_log_density(model: Any, as_written: bool) -> Callable[[Mapping[str, Array]], float]:
-    """PyMC's log density as a function of natural values: on the scale that PyMC samples on."""
-    graph = kept_with(model, "graph of PyMC's log density", model.logp)
-    compiled = kept_with(
-        model,
-        ("log density of PyMC", as_written),
-        lambda: compile_graph(model.value_vars, graph, as_written),
-    )
-    logs = {rv.name: model.rvs_to_transforms[rv] is not None for rv in model.free_RVs}
-    names = [model.values_to_rvs[value].name for value in model.value_vars]
+def _own_log_density(
+    joint: Joint, model: Any, as_written: bool
+) -> Callable[[Mapping[str, Array]], float]:
+    """PyMC's log density as a function of natural values, on the scales that x has."""
+    inputs, terms = natural_terms(model, model.free_RVs)
+
+    def compile_sum() -> Callable[..., Array]:
+        with quick():
+            total = sum((term.sum() for term in terms.values()), pt.constant(0.0))
+            return compile_graph(list(inputs.values()), total, as_written)
+
+    compiled = kept_with(model, ("log density of PyMC", as_written), compile_sum)
+    logs = [*joint.integrated, *(name for name, piece in joint.pieces.items() if piece.log)]
 
     def log_density(values: Mapping[str, Array]) -> float:
         with np.errstate(all="ignore"):
-            return float(compiled(*(np.log(values[n]) if logs[n] else values[n] for n in names)))
+            slopes = sum(float(np.sum(np.log(values[name]))) for name in logs)  # dα = α d log α
+            return float(compiled(*(values[rv.name] for rv in inputs))) + slopes
 
     return log_density

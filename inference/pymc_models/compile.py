@@ -22,10 +22,11 @@ import pytensor.tensor as pt
 from pymc.pytensorf import rvs_in_graph
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Add, Clip, Mul, Second
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.special import LogSumExp
 
 from ardvark.errors import UnreadableModel
@@ -40,6 +41,12 @@ __all__ = [
     "quick",
 ]
 
+_PLAIN = (Elemwise, DimShuffle, CAReduce)
+_PLAIN_NAMES = {
+    "AdvancedSubtensor", "AdvancedSubtensor1", "Alloc", "CheckParameterValue", "Dot", "Join",
+    "MakeVector", "Reshape", "ScalarFromTensor", "Shape", "Shape_i", "SpecifyShape", "Subtensor",
+    "TensorFromScalar", "ViewOp",
+}  # fmt: skip
 _LAST = 48  # place of a rewrite after all others but those that work in place
 
 # Held while a graph is built or compiled: PyTensor changes its own settings in both.
@@ -117,8 +124,13 @@ def named_tensor(name: str, dtype: str, shape: tuple[int | None, ...]) -> Any:
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Context in which PyTensor compiles without a C compiler and without rewriting much."""
-    with SETTINGS, pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+    """Context in which PyTensor compiles without a C compiler and without rewriting much.
+
+    Nodes made in it do not remember the lines that made them: those are ours, not the user's, and
+    to keep them is a tenth of the time.
+    """
+    settings = {"cxx": "", "mode": "FAST_COMPILE", "traceback__limit": 0}
+    with SETTINGS, pytensor.config.change_flags(**settings):
         yield
 
 
@@ -126,7 +138,8 @@ def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> 
     """Compile; refuse a graph in which a random variable was left or cloned.
 
     `as_written` leaves out PyTensor's own rewrites: compiled in a fifth of the time, and half as
-    fast. It is for what is called a few times, and may lose digits that a rewrite saves.
+    fast. It is for what is called a few times, and may lose digits that a rewrite saves. A graph
+    that holds more than plain operations on arrays may need the rewrites, and gets them.
     """
     left = rvs_in_graph(outputs if isinstance(outputs, list) else [outputs])
     if left:
@@ -135,7 +148,7 @@ def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> 
             f"{names}: a random variable is left in the graph, its value would be drawn at random. "
             f"Give it a name in the model, and the data whole (no pm.Minibatch)"
         )
-    if as_written:
+    if as_written and _is_plain(outputs):
         mode = Mode(linker="vm", optimizer=in2out(by_axes, by_ufuncs, name="as_written"))
     else:
         late = [(in2out(rule, name=rule.__name__), _LAST) for rule in (by_axes, by_ufuncs)]
@@ -143,6 +156,14 @@ def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> 
     with quick():
         function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
     return _OneAtATime(function)
+
+
+def _is_plain(outputs: Any) -> bool:
+    """Whether NumPy can do all of a graph as it stands; pymc.dims, say, must be rewritten."""
+    nodes = (v.owner for v in ancestors(outputs if isinstance(outputs, list) else [outputs]))
+    ops = {node.op for node in nodes if node is not None}
+    cores = [op.core_op if isinstance(op, Blockwise) else op for op in ops]
+    return all(isinstance(op, _PLAIN) or type(op).__name__ in _PLAIN_NAMES for op in cores)
 
 
 @node_rewriter([Blockwise])  # type: ignore[untyped-decorator]

@@ -144,7 +144,7 @@ def main() -> None:
     options = parser.parse_args()
     if os.environ.get("OMP_NUM_THREADS") != "1":
         parser.error("set OMP_NUM_THREADS=1: threads of BLAS on small arrays are noise")
-    load, rows = os.getloadavg()[0], list(measure())
+    others, rows = record.Others(), list(measure())
     for row in rows:
         times = "  ".join(f"{1e3 * s:.3g}" for s in row["cpu_seconds"])
         sys.stdout.write(
@@ -152,7 +152,7 @@ def main() -> None:
             f"  ms: {times}\n"
         )
     if options.write is not None:
-        record.write(options.write, "growth", rows, keys=("what", "grows"), load=load)
+        record.write(options.write, "growth", rows, keys=("what", "grows"), load=others.load())
 
 
 if __name__ == "__main__":

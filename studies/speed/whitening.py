@@ -116,14 +116,14 @@ def main() -> None:
     options = parser.parse_args()
     names = options.coordinates or COORDINATES
     for task in TASKS:
-        load, rows = os.getloadavg()[0], list(measure(task, options.turns, names))
+        others, rows = record.Others(), list(measure(task, options.turns, names))
         for row in rows:
             sys.stdout.write(
                 f"{task:<22}{row['coordinates']:<12}{row['tune']:>5}  {row['per_thousand']:.2f}\n"
             )
         if options.write is not None:
             keys = ("task", "coordinates", "tune")
-            record.write(options.write, "whitening", rows, keys=keys, load=load)
+            record.write(options.write, "whitening", rows, keys=keys, load=others.load())
 
 
 if __name__ == "__main__":

@@ -66,3 +66,16 @@ def test_exponents() -> None:
     assert growth.exponent(sizes, overhead) < 0.5
     calls = [g.make(g.sizes[0]) for g in growth.GROWTHS if g.what == "gradient of NUTS"]
     assert all(np.isfinite(call()[0]) for call in calls)
+
+
+def test_the_load_is_what_others_did_and_not_this_process(monkeypatch) -> None:
+    busy, own, clock = iter([10.0, 16.0]), iter([1.0, 3.0]), iter([100.0, 102.0])
+    monkeypatch.setattr(record, "_busy", lambda: next(busy))
+    monkeypatch.setattr(record, "_own", lambda: next(own))
+    monkeypatch.setattr(record.time, "perf_counter", lambda: next(clock))
+    assert record.Others().load() == pytest.approx((6.0 - 2.0) / 2.0)
+    monkeypatch.setattr(record, "_busy", lambda: None)
+    monkeypatch.setattr(record, "_own", lambda: 0.0)
+    monkeypatch.setattr(record.time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(os, "getloadavg", lambda: (7.0, 0.0, 0.0))
+    assert record.Others().load() == 7.0  # nobody says how busy the machine was
