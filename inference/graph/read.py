@@ -24,6 +24,7 @@ import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import InputError, UnreadableModel
 from ardvark.inference.graph.find import Found, find_block, start_of
@@ -246,11 +247,12 @@ class _Taken:
         else:
             moved = rebuilt(part.term, part.equal, inside, set(self.values))
 
-        # Free variables are values here beforehand: PyMC then derives this one density alone.
-        [moved] = graph_replace([moved], self.free, strict=False)
+        # PyMC derives the densities of all that it is given: only what this one depends on.
+        behind = set(ancestors([moved]))
+        free = {rv: value for rv, value in self.free.items() if rv in behind}
 
         def log_sites(value: Any) -> Any:
-            log_density = conditional_logp({moved: value}, warn_rvs=False)[value]
+            log_density = conditional_logp({**free, moved: value}, warn_rvs=False)[value]
             return log_density if part.coupled else narrow(by_row(log_density, inside))
 
         return log_sites

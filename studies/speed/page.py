@@ -57,6 +57,7 @@ def page(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         _peers(rows.get("bench", [])),
         _missed(rows.get("bench", [])),
         _two_cores(rows.get("two_cores", [])),
+        _commands(rows.get("commands", [])),
         _growth(rows.get("growth", [])),
         _whitening(rows.get("whitening", [])),
     ]
@@ -114,6 +115,20 @@ def _two_cores(rows: Sequence[Mapping[str, Any]]) -> str:
         one, two = row["seconds"]
         times = f"{one:.3g} | {two:.3g} | {row['speed_up']:.2f}{mark}"
         lines.append(f"| {row['loop']} | {row['fits']} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+def _commands(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    lines = ["## Whole commands\n"]
+    for row in rows:
+        mark = f" {MARK}" if row["loaded"] else ""
+        line = (
+            f"`{row['command']}`: {row['wall_seconds']:.3g}{mark} wall seconds, its fits: "
+            f"{row['fits']}; reference {row['reference']}. Verdict of the report: {row['verdict']}"
+        )
+        lines.append("\n".join(wrap(line, 99, initial_indent="- ", subsequent_indent="  ")))
     return "\n".join(lines) + "\n"
 
 
