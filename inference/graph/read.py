@@ -247,9 +247,8 @@ class _Taken:
         else:
             moved = rebuilt(part.term, part.equal, inside, set(self.values))
 
-        # PyMC derives the densities of all that it is given: only what this one depends on.
-        behind = set(ancestors([moved]))
-        free = {rv: value for rv, value in self.free.items() if rv in behind}
+        # PyMC derives the densities of all that it is given: nothing more where all depends on eta.
+        free = {} if self.free.keys().isdisjoint(ancestors([moved])) else dict(self.free)
 
         def log_sites(value: Any) -> Any:
             log_density = conditional_logp({**free, moved: value}, warn_rvs=False)[value]
