@@ -215,7 +215,12 @@ def test_the_command_line_prints_json_lines(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["bench", "--json", "--task", "import", "--repeats", "1"])
     bench.main()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["peer"] for line in lines] == ["ardvark", "numpy", "pymc"]
+    assert [line["peer"] for line in lines] == [
+        "ardvark",
+        "numpy",
+        "pymc",
+        "pymc, numba and xarray at work",
+    ]
     assert lines[1]["ratio"] == 1.0
 
 
