@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.calibration.scores import row_scores
-from ardvark.diagnostics.compare.agreement import agreement
+from ardvark.diagnostics.compare.agreement import agreement, figures_by_weight, paired_draws
 from ardvark.diagnostics.compare.loo import loo_by_row, refit_rows, summary_of
 from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.diagnostics.compare.reference import moving_parameters
@@ -86,6 +86,13 @@ class Case(Relations):
         """Figures by weight of every (name, reference) that is reported, the worst weight first."""
         pairs = [*self.like.items(), *self.price.items()]
         return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
+
+    @cached_property
+    def theta_differences(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The same of the hyperparameters that both of a pair have drawn, positive ones by logs."""
+        drawn = {(a, b): paired_draws(self.trees[a], self.trees[b]) for a, b in self.like.items()}
+        theta = {pair: found.only_hyperparameters() for pair, found in drawn.items()}
+        return {p: _ordered(figures_by_weight(found)) for p, found in theta.items() if found.names}
 
     @cached_property
     def loo_by_row(self) -> dict[tuple[str, str], LooRows]:
@@ -175,7 +182,10 @@ def _summary(tree: xr.DataTree) -> pd.DataFrame:
 
 def _worst_first(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Sort weights by their error against what is tolerable: a tenth of an sd, 10 % of an sd."""
-    frame = agreement(tree, reference).query("role == 'weight'")
+    return _ordered(agreement(tree, reference).query("role == 'weight'"))
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     error = frame[["mean_error", "log_sd_ratio"]].abs().max(axis=1).to_numpy()
     order = np.argsort(-error, kind="stable")
     return frame.assign(sd_ratio=np.exp(frame["log_sd_ratio"].to_numpy())).iloc[order]

@@ -125,7 +125,7 @@ def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
         "hyper": str(attributes.get("hyper", "unknown")),
         "model": str(attributes.get("model", "unknown")),
         "caption": str(attributes.get("caption", "")),
-        "converged": bool(attributes.get("converged", False)),
+        "converged": bool(attributes.get("converged", True)),
         "seconds": float(attributes.get("seconds", float("nan"))),
         "random_seed": _plain(attributes.get("random_seed")),
         "settings": _loaded(attributes.get("settings", "{}")),

@@ -10,6 +10,7 @@ from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.verdict import (
     MEAN_ERROR_LIMITS,
     SD_RATIO_GOOD,
+    khat_in_words,
     khat_level,
     mean_level,
     sd_level,
@@ -64,7 +65,8 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: list[Any] = [mean_level, sd_level, khat_level, number, duration, listed, mean_and_sd]
+    filters: list[Any] = [mean_level, sd_level, khat_level, khat_in_words, number, duration]
+    filters += [listed, mean_and_sd]
     templates.filters |= {function.__name__: function for function in filters}
     return templates
 

@@ -2,9 +2,11 @@
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pymc as pm
 import pytest
 from synthetic_trees import replaced
 
@@ -111,6 +113,21 @@ def test_trees_without_likelihoods_say_why_they_are_not_scored(classes):
     bare = classes[1]["laplace"].filter(lambda node: node.name != "log_likelihood")
     part = predictions_part(Case({"laplace": bare}, None, classes[0]))
     assert part["methods"] == [] and "no log_likelihood" in part["sentence"]
+
+
+def test_effects_are_judged_in_place_of_their_standardised_form():
+    with pm.Model() as model:
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Deterministic("theta", pm.Normal("mu", 0, 5) + tau * pm.Normal("z", shape=8))
+        effect = [28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]
+        pm.Normal("y", theta, 12.0, observed=effect)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", av.errors.AccuracyWarning)
+        tree = av.fit(model, "ep", draws=500, random_seed=1)
+    part = sensitivity_part(Case({"ep": tree}, None, model))
+    judged = {row["weight"].split("[")[0] for row in part["rows"]}
+    assert judged == {"mu", "theta"} and part["scaled"] == ["tau", "mu"]
+    assert "Not judged, since they are standardised effects: z." in part["sentence"]
 
 
 def test_only_the_top_of_the_prior_is_scaled(classes):
