@@ -16,6 +16,7 @@ from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.relations import Relations
 from ardvark.diagnostics.reading import (
+    USER_GRAPH,
     arviz,
     draws_of,
     element_labels,
@@ -145,6 +146,16 @@ class Case(Relations):
             except (InputError, NotImplementedError) as error:
                 refused[name] = str(error).rstrip(".")
         return tables, refused
+
+    @property
+    def ard(self) -> bool:
+        """Whether a method has set precisions of weights, and so may have pruned some."""
+        return any(facts["hyper"] in ("evidence", "predictive") for facts in self.facts.values())
+
+    @property
+    def own(self) -> bool:
+        """Whether the model is the user's own, in which names may mean anything."""
+        return any(facts["model"] == USER_GRAPH for facts in self.facts.values())
 
     @property
     def captions(self) -> list[str]:  # of the template of the verdict

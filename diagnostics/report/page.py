@@ -42,7 +42,7 @@ TITLES = {
     "verdict": "Verdict",
     "data": "Data and model",
     "reference": "Is the reference trustworthy?",
-    "relevance": "Feature relevance",
+    "relevance": "Relevance of the inputs",
     "closeness": "How close are the approximations?",
     "convergence": "Own convergence of each method",
     "predictions": "Predictions",
@@ -85,7 +85,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
 
     templates.globals |= {
         "case": case,
-        "titles": TITLES,
+        "titles": TITLES | ({"relevance": "Relevance of the weights"} if case.own else {}),
         "drawings": drawings,
         "figure": figure,
         "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},
