@@ -71,7 +71,7 @@ class Comparison(pd.DataFrame):
         """Return the standard error beside a k-hat, 0 where the table leaves it out."""
         beside = ("khat_se", column) if label == "khat" else (label, "khat_se")
         known = beside[0] in self.index and beside[1] in self.columns
-        return float(self.loc[beside]) if known else 0.0
+        return float(np.asarray(self.loc[beside])) if known else 0.0
 
     def _level(self, figure: Any, name: Any, value: Any) -> str:
         if figure == "converged" and isinstance(value, bool | np.bool_):

@@ -153,7 +153,7 @@ class Case(Relations):
         return any(facts["hyper"] in ("evidence", "predictive") for facts in self.facts.values())
 
     @property
-    def own(self) -> bool:
+    def users_own(self) -> bool:
         """Whether the model is the user's own, in which names may mean anything."""
         return any(facts["model"] == USER_GRAPH for facts in self.facts.values())
 

@@ -85,7 +85,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
 
     templates.globals |= {
         "case": case,
-        "titles": TITLES | ({"relevance": "Relevance of the weights"} if case.own else {}),
+        "titles": TITLES | ({"relevance": "Relevance of the weights"} if case.users_own else {}),
         "drawings": drawings,
         "figure": figure,
         "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},

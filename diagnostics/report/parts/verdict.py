@@ -89,7 +89,7 @@ def _price(case: Case, name: str) -> dict[str, Any]:
 def _features(case: Case, name: str) -> dict[str, Any] | None:
     """Inputs that only a method or only its reference selects; None if unknown."""
     reference = case.price.get(name) or case.like.get(name)
-    if reference is None or case.own:  # weights of a model of one's own are no inputs
+    if reference is None or case.users_own:  # weights of a model of one's own are no inputs
         return None
     try:
         ours, theirs = selected(case.trees[name]), selected(case.trees[reference])
