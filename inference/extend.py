@@ -97,13 +97,17 @@ def _standard_normal(rv: Any) -> bool:
     """Whether a variable is N(0, 1), element by element."""
     if type(rv.owner.op).__name__ != "NormalRV":
         return False
-    parameters = zip(rv.owner.op.dist_params(rv.owner), (0, 1), strict=True)
-    return all(np.all(getattr(p, "data", np.nan) == wanted) for p, wanted in parameters)
+    values = []
+    for parameter in rv.owner.op.dist_params(rv.owner):
+        while parameter.owner is not None and len(parameter.owner.inputs) == 1:  # more dims
+            parameter = parameter.owner.inputs[0]
+        values.append(getattr(parameter, "data", np.nan))
+    return all(np.all(value == wanted) for value, wanted in zip(values, (0, 1), strict=True))
 
 
 def _multiplies(variable: Any) -> bool:
     op = getattr(variable.owner, "op", None)
-    return type(getattr(op, "scalar_op", None)).__name__ == "Mul"
+    return type(getattr(op, "scalar_op", None)).__name__ in ("Mul", "TrueDiv")
 
 
 def _varies(draws: xr.DataArray) -> bool:

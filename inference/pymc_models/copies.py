@@ -139,11 +139,12 @@ def rows_fit(own: Any) -> bool:
         try:
             with quick():
                 drawn = np.shape(pm.draw(rv, random_seed=0))
+                held = tuple(own.rvs_to_values[rv].shape.eval())
         except NotImplementedError:  # a distribution without a generator is not judged
             continue
         except ValueError:  # shapes that do not go together
             return False
-        if drawn != tuple(own.rvs_to_values[rv].shape.eval()):
+        if drawn != held:
             return False
     return True
 
