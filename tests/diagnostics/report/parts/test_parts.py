@@ -168,8 +168,8 @@ def test_thinned_draws_give_the_same_sensitivities_and_what_is_not_known_is_no_p
     usual = part_sensitivity._sensitivities
 
     def unknown(*arguments):
-        table, scaled = usual(*arguments)
-        return table.assign(prior=np.nan), scaled
+        table, *rest = usual(*arguments)
+        return table.assign(prior=np.nan), *rest
 
     monkeypatch.setattr(part_sensitivity, "_sensitivities", unknown)
     part = sensitivity_part(Case({"laplace": tree}, None, model))
