@@ -335,8 +335,8 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.targets:
         print(targets())  # noqa: T201
     if asked.rivals:
-        for line in rivals(Store(asked.store)):
-            print(json.dumps(line))  # noqa: T201
+        lines = [json.dumps(line) for line in rivals(Store(asked.store))]
+        print("\n".join(lines) or f"no split in {asked.store} has been run by both")  # noqa: T201
     for name in (asked.names or SETS) if asked.speed else ():
         for proposals in ("data", "prior"):
             found = speed(name, proposals)
@@ -344,4 +344,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # By its own name: the key of a unit has the module of its function.
+    import_module("ardvark.studies.papers.sykacek2000").main()
