@@ -121,7 +121,7 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
 
 
 def affordable(run: Run, site_model: SiteModel) -> tuple[Run, str]:
-    """So many of the draws that were asked for as a tree can hold, and a word if not all."""
+    """As many of the requested draws as a tree can hold, and a message if not all."""
     rows, weights = site_model.projection.shape
     if not site_model.sparse:
         return run, ""

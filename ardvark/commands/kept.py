@@ -126,7 +126,7 @@ class Kept:
 
     @contextmanager
     def claimed(self, name: str) -> Iterator[None]:
-        """Be the only one to look for a tree and to put it there."""
+        """Lock a tree: one process at a time looks for it and writes it."""
         from ardvark.diagnostics.storage.atomic import locked
 
         with locked(self.path(name), self.output.say):

@@ -39,7 +39,7 @@ BY_RELATION = ("worst_mean_error", "worst_sd_ratio")  # an error or a price, by 
 
 
 class Comparison(pd.DataFrame):
-    """A DataFrame of `compare` that shows its levels in a notebook; it is one in all else."""
+    """A DataFrame of `compare` that shows its levels in a notebook, and is otherwise unchanged."""
 
     @property
     def _constructor(self) -> Any:

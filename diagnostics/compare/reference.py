@@ -68,7 +68,7 @@ SAME_VALUE = 1e-6  # relative: hyperparameters passed from one fit to another
 
 
 def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
-    """Name the tree to trust: as asked, else the exact posterior of all, else NUTS, else chains."""
+    """The reference: the one named, else an exact joint posterior, else NUTS, else other chains."""
     if reference is not None:
         if not isinstance(reference, str) or reference not in trees:
             raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")

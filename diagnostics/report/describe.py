@@ -106,7 +106,7 @@ def describe_model(model: Any) -> dict[str, Any]:
 
 
 def _sizes(variable: Any) -> list[int | str]:
-    """Sizes of a variable without named dimensions, as far as its type knows them."""
+    """Sizes of a variable without named dimensions, where its type has them."""
     return ["?" if size is None else size for size in variable.type.shape]
 
 

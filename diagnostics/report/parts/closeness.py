@@ -92,7 +92,7 @@ def _bounds(case: Case, name: str) -> dict[str, Any]:
 
 
 def _short_chains(case: Case) -> list[dict[str, Any]]:
-    """Lower bounds by short chains, if they were asked for; the largest first."""
+    """Lower bounds by short chains, if requested; the largest first."""
     found: list[dict[str, Any]] = []
     for name, tree in case.trees.items() if case.taddaa and case.model is not None else ():
         if not _has_densities(case, name):

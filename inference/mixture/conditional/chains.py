@@ -138,7 +138,7 @@ def run_conditional_chains(
 
 @dataclass(slots=True, eq=False)
 class _Walker:
-    """A chain on its way."""
+    """The state of a running chain."""
 
     rng: np.random.Generator
     p: Problem
