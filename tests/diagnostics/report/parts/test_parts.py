@@ -216,6 +216,17 @@ def test_the_record_is_shown_with_its_sum(classes, tmp_path, monkeypatch):
     )
 
 
+def test_few_replications_do_not_condemn_a_method(classes, tmp_path, monkeypatch):
+    few = ENTRY | {"coverage_90": 0.84, "coverage_90_se": 0.055, "replications": 30}
+    many = few | {"coverage_90_se": 0.005, "replications": 3600}
+    for entry, level in ((few, "good"), (many, "warn")):
+        path = write_record(tmp_path / "record.json", [entry])
+        for place in (calibration_record, records_of):
+            monkeypatch.setattr(place, "__defaults__", (path,))
+        part = calibration_part(Case(classes[1], None, classes[0]))
+        assert part["level"] == level and part["near"] == [level == "good"]
+
+
 def test_a_record_that_was_changed_is_refused(tmp_path):
     good = write_record(tmp_path / "good.json", [ENTRY])
     assert records_of("ard_classification", good) == [ENTRY]
