@@ -86,7 +86,21 @@ class Paired(NamedTuple):
 
     def only_weights(self) -> "Paired":
         """Leave the hyperparameters out."""
-        at = [i for i, role in enumerate(self.roles) if role == "weight"]
+        return self._only("weight")
+
+    def only_hyperparameters(self) -> "Paired":
+        """Leave the weights out; positive hyperparameters by their logs, which have moments."""
+        found = self._only("hyperparameter")
+        positive = (found.ours > 0).all(axis=(0, 1)) & (found.theirs > 0).all(axis=(0, 1))
+        names = [f"log {n}" if p else n for n, p in zip(found.names, positive, strict=True)]
+        ours, theirs = (
+            np.where(positive, np.log(np.where(positive, draws, 1.0)), draws)
+            for draws in (found.ours, found.theirs)
+        )
+        return found._replace(names=names, ours=ours, theirs=theirs)
+
+    def _only(self, role: str) -> "Paired":
+        at = [i for i, found in enumerate(self.roles) if found == role]
         names, roles = ([part[i] for i in at] for part in (self.names, self.roles))
         return Paired(names, roles, self.ours[..., at], self.theirs[..., at], self.kinds)
 

@@ -23,6 +23,7 @@ from ardvark.diagnostics.reading import (
     sampling_kind,
     weight_variables,
 )
+from ardvark.inference.hyper.pareto import smooth
 from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "cavity_rows",
     "error_of_sum",
     "khat",
+    "khat_and_error",
     "loo_figures",
     "loo_rows",
     "psis_rows",
@@ -37,7 +39,6 @@ __all__ = [
 ]
 
 
-EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
 LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
 
 
@@ -46,21 +47,19 @@ def khat(tree: xr.DataTree) -> float:
 
     It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
     tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
-    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
+    weight is not a number or unbounded. A fit computes it from the same draws by the same function
+    and keeps it in ``attrs["k_hat"]``.
     """
-    arviz()  # registers the accessor
+    return khat_and_error(tree)[0]
+
+
+def khat_and_error(tree: xr.DataTree) -> tuple[float, float]:
+    """Return `khat` and its standard error, about 0.1 from 4000 draws; NaN where it has none."""
     statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
     if not {"lp", "log_approximation"} <= set(statistics.data_vars):
-        return float("nan")
-    minus_log_weight = statistics["log_approximation"] - statistics["lp"]
-    values = minus_log_weight.to_numpy()
-    if np.isnan(values).any() or np.isneginf(values).any():
-        return float("inf")
-    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
-        return float("-inf")
-    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
-    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
-    return float(shape)
+        return float("nan"), float("nan")
+    tail = smooth((statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel())
+    return tail.k_hat, tail.error
 
 
 class LooRows(NamedTuple):

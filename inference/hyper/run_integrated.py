@@ -102,8 +102,8 @@ def fit_integrated(
         caption=TREATMENTS["integrated"] + _more(hyper, improper),
         weights=latent.weights,
         problems=[f"hyperparameters: {problem}" for problem in mixture.problems],
-        caution="; ".join(filter(None, ("" if mended else accuracy(own, tail.k_hat), fewer))),
-        extra={"k_hat": tail.k_hat},
+        caution="; ".join(filter(None, ("" if mended else accuracy(own, tail), fewer))),
+        extra={"k_hat": tail.k_hat, "k_hat_se": tail.error},
     )
 
 

@@ -255,7 +255,7 @@ def _evaluate(density, x, gradient):  # type: ignore[no-untyped-def]
     return value
 
 
-# ------------------------------------------------------------------------------------- its doors
+# ------------------------------------------------------------------------- functions for callers
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

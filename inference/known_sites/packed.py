@@ -86,7 +86,7 @@ class Packed(NamedTuple):
 
     @property
     def address(self) -> Indices:
-        """What `LOG_DENSITY` is told: three addresses. The blocks must outlive their use."""
+        """The argument of `LOG_DENSITY`: three addresses. The blocks must outlive their use."""
         return np.array([block.ctypes.data for block in self], dtype=np.int64)
 
 

@@ -186,6 +186,11 @@ def test_a_bound_holds_where_it_was_fitted_and_says_where_it_does_not():
     assert np.any(e > certificate.FLOOR + c / certificate.MARGIN * i * 0.99)
 
 
+def test_the_bound_fails_where_hyperparameters_were_searched_for_on_separable_rows():
+    found = certificate.searched("probit", "laplace")
+    assert certificate.FLOOR + 1.5 * found["mean_shift"] < 0.2 < 0.7 < found["mean_error"]
+
+
 # ------------------------------------------------------------------------------- references
 
 
