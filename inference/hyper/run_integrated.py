@@ -96,7 +96,8 @@ def fit_integrated(
     if latent.sparse is not None and latent.n_weights > _LARGE:
         tick("means and variances of all weights")
         found = _marginals(latent, settings, mixture)
-        groups["fit"] = groups["fit"].assign({n: ("weight", v) for n, v in found.items()})
+        named = groups["fit"].assign_coords(weight=list(latent.weight_names))
+        groups["fit"] = named.assign({n: ("weight", v) for n, v in found.items()})
     return groups, Facts(
         hyper="integrated",
         caption=TREATMENTS["integrated"] + _more(hyper, improper),
