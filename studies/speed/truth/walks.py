@@ -105,12 +105,11 @@ def nuts_of_walk(points: int) -> dict[str, Any]:
         return float(total), gradient
 
     def expanded(x: Any) -> dict[str, Any]:
-        _, _, v, _ = walk_density(x, t, weight, force)
-        return {"s": np.exp(x[-1:])[0], "v": v}
+        return {"all": np.append(walk_density(x, t, weight, force)[2], np.exp(x[-1]))}
 
     compiled = from_pyfunc(
         points + 1, lambda: density, lambda *_: expanded,
-        [np.dtype("float64")] * 2, [(), (points,)], ["s", "v"],
+        [np.dtype("float64")], [(points + 1,)], ["all"],
         make_initial_point_fn=lambda seed: np.append(
             np.random.default_rng(seed).normal(size=points), np.log(0.05)
         ),
@@ -119,7 +118,9 @@ def nuts_of_walk(points: int) -> dict[str, Any]:
         compiled, draws=1000, tune=500, chains=4, cores=1, seed=1, progress_bar=False,
         save_warmup=False,
     )  # fmt: skip
-    return chain_facts(tree, ["s", "v"])
+    found = chain_facts(tree, ["all"])
+    both = found["draws"].pop("all")
+    return found | {"draws": {"s": both[..., -1], "v": both[..., :-1]}}
 
 
 @njit(cache=True)
