@@ -57,7 +57,8 @@ fit with its draws. "gradient" is one evidence with its gradient, "likelihood" t
 Laplace's likelihood over fixed effects and sds: the function that lme4 and glmmTMB maximise, so
 that its value can be compared. nutpie draws 300 of each of two chains, and its compiling is under
 reading; statsmodels is its variational Bayes of a binomial mixed model. Growth is the exponent of
-the seconds in the number of effects, over the two largest sizes measured. GB is the peak of the process.
+the seconds in the number of effects, over the two largest sizes measured. GB is the peak of the
+process.
 """
 KEYS = ("task", "effects", "contestant")
 
