@@ -145,7 +145,7 @@ def _caution(latent: LatentGaussian, settled: Settled, tail: Smoothed) -> str:
         estimate = estimated(latent, found, variance)._replace(
             moved="mean_corrected" in settled.fit.info, laplace="decrement" in settled.fit.info
         )
-        own = accuracy(estimate, tail)
+        own = accuracy(estimate, tail.k_hat, tail.error)
     return "; ".join(filter(None, (_badly_settled(latent, settled), own)))
 
 
@@ -176,7 +176,7 @@ def estimated(latent: LatentGaussian, found: Mapping[str, Array], variance: Arra
     return estimate
 
 
-def accuracy(own: Estimate, tail: Smoothed) -> str:
+def accuracy(own: Estimate, k_hat: float, error: float = math.nan) -> str:
     """A warning with the approximation's own estimate of its error where that is large, else ""."""
     said = []
     if own.moved and own.mean_shift > _FIRST_ORDER:
@@ -201,11 +201,11 @@ def accuracy(own: Estimate, tail: Smoothed) -> str:
         )
     # Where means and sds have estimates of their own, k-hat is about the tails alone.
     high = HIGH if math.isnan(own.sd_shift) else _NO_MEAN
-    if tail.k_hat > high:
-        sure = tail.k_hat - tail.error > high or math.isnan(tail.error)
-        error = "" if math.isnan(tail.error) else f" ± {tail.error:.2f}"
+    if k_hat > high:
+        sure = not k_hat - error <= high
+        known = "" if math.isnan(error) else f" ± {error:.2f}"
         said.append(
-            f"k-hat of the importance weights towards the posterior is {tail.k_hat:.2f}{error} "
+            f"k-hat of the importance weights towards the posterior is {k_hat:.2f}{known} "
             f"({'more than' if sure else 'within its error of'} {high}): its tails "
             f"{'are not' if sure else 'may not be'} those of the approximation"
         )

@@ -103,7 +103,9 @@ def fit_integrated(
         caption=TREATMENTS["integrated"] + _more(hyper, improper),
         weights=latent.weights,
         problems=[f"hyperparameters: {problem}" for problem in mixture.problems],
-        caution="; ".join(filter(None, ("" if mended else accuracy(own, tail), fewer))),
+        caution="; ".join(
+            filter(None, ("" if mended else accuracy(own, tail.k_hat, tail.error), fewer))
+        ),
         extra={"k_hat": tail.k_hat, "k_hat_se": tail.error},
     )
 

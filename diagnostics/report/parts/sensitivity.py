@@ -108,7 +108,8 @@ def _judged(tree: xr.DataTree, model: Any, names: list[str]) -> tuple[list[str],
 
     posterior = tree["posterior"].dataset
     weights = [n for n in weight_variables(tree) if n in posterior] or names
-    below = [n for n in weights if n in standardised(model)]
+    known = standardised(model)
+    below = [n for n in weights if n in known]
     effects = [
         d.name
         for d in model.deterministics
