@@ -118,8 +118,12 @@ def _pair(e: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     worst = f"{_p(e['uniformity_p'])} ({e['worst']})"
     return [
         f"`{e['model']}`, {e['setting']}", e["method"], f"{e['hyper']}",
-        f"{e['replications']} of {e['of']}{failed}", *shares, worst, verdict,
+        f"{e['replications']} of {e['of']}{failed}{_earlier(e)}", *shares, worst, verdict,
     ]  # fmt: skip
+
+
+def _earlier(e: Mapping[str, Any]) -> str:
+    return f" (run of {e['origin']['date']}, {e['origin']['commit'][:9]})" if "origin" in e else ""
 
 
 def _share(e: Mapping[str, Any], p: int) -> str:
