@@ -17,7 +17,7 @@ from ardvark.errors import UnsupportedPair
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.pareto import HIGH, smooth
+from ardvark.inference.hyper.pareto import HIGH, Smoothed, smooth
 from ardvark.inference.hyper.settings import Fixed, Integrated, Sampled
 from ardvark.inference.hyper.settle import Settled, default_hyper, fixed_values, settle
 from ardvark.inference.methods import METHODS
@@ -93,7 +93,7 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
     log_likelihood = settled.model.sites.log(eta)
     joint = log_likelihood.sum(axis=-1) + settled.fit.posterior.prior.log_density(w)
     approximation = settled.fit.posterior.log_density(w)
-    k_hat = smooth(joint - approximation).k_hat
+    tail = smooth(joint - approximation)
     shape = (run.chains, run.draws)
     posterior = posterior_dataset(latent, w.reshape((*shape, -1)), settled.theta)
     posterior.attrs["sampling_kind"] = "iid"
@@ -115,13 +115,13 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
         caption=TREATMENTS[settled.treatment] if latent.hyper else "",
         weights=latent.weights,
         problems=() if settled.converged else (_why(settled),),
-        caution="; ".join(filter(None, (_caution(latent, settled, k_hat), fewer))),
-        extra={"k_hat": k_hat},
+        caution="; ".join(filter(None, (_caution(latent, settled, tail), fewer))),
+        extra={"k_hat": tail.k_hat, "k_hat_se": tail.error},
     )
 
 
 def affordable(run: Run, site_model: SiteModel) -> tuple[Run, str]:
-    """So many of the draws that were asked for as a tree can hold, and a word if not all."""
+    """As many of the requested draws as a tree can hold, and a message if not all."""
     rows, weights = site_model.projection.shape
     if not site_model.sparse:
         return run, ""
@@ -137,7 +137,7 @@ def affordable(run: Run, site_model: SiteModel) -> tuple[Run, str]:
     )
 
 
-def _caution(latent: LatentGaussian, settled: Settled, k_hat: float) -> str:
+def _caution(latent: LatentGaussian, settled: Settled, tail: Smoothed) -> str:
     """Warn of a search that ended where no result can be trusted, or of a poor Gaussian."""
     own = ""
     if card_of(latent.model) is None:  # else `compare` and the report say it
@@ -145,7 +145,7 @@ def _caution(latent: LatentGaussian, settled: Settled, k_hat: float) -> str:
         estimate = estimated(latent, found, variance)._replace(
             moved="mean_corrected" in settled.fit.info, laplace="decrement" in settled.fit.info
         )
-        own = accuracy(estimate, k_hat)
+        own = accuracy(estimate, tail.k_hat, tail.error)
     return "; ".join(filter(None, (_badly_settled(latent, settled), own)))
 
 
@@ -176,7 +176,7 @@ def estimated(latent: LatentGaussian, found: Mapping[str, Array], variance: Arra
     return estimate
 
 
-def accuracy(own: Estimate, k_hat: float) -> str:
+def accuracy(own: Estimate, k_hat: float, error: float = math.nan) -> str:
     """A warning with the approximation's own estimate of its error where that is large, else ""."""
     said = []
     if own.moved and own.mean_shift > _FIRST_ORDER:
@@ -202,9 +202,12 @@ def accuracy(own: Estimate, k_hat: float) -> str:
     # Where means and sds have estimates of their own, k-hat is about the tails alone.
     high = HIGH if math.isnan(own.sd_shift) else _NO_MEAN
     if k_hat > high:
+        sure = not k_hat - error <= high
+        known = "" if math.isnan(error) else f" ± {error:.2f}"
         said.append(
-            f"k-hat of the importance weights towards the posterior is {k_hat:.2g} (more than "
-            f"{high}): its tails are not those of the approximation"
+            f"k-hat of the importance weights towards the posterior is {k_hat:.2f}{known} "
+            f"({'more than' if sure else 'within its error of'} {high}): its tails "
+            f"{'are not' if sure else 'may not be'} those of the approximation"
         )
     others = "NUTS()"
     if own.laplace:

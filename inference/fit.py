@@ -25,7 +25,12 @@ from ardvark.inference.arguments import check_model
 from ardvark.inference.extend import more_groups
 from ardvark.inference.facts import Answer, Run
 from ardvark.inference.methods import METHODS, family_of, fit_route
-from ardvark.inference.pymc_models.copies import private_copy, put_data, require_one_length
+from ardvark.inference.pymc_models.copies import (
+    private_copy,
+    put_data,
+    require_one_length,
+    rows_fit,
+)
 from ardvark.inference.pymc_models.fingerprint import fingerprint
 from ardvark.inference.pymc_models.travel import Carried
 from ardvark.inference.running.executor import check_executor, run_tasks
@@ -232,6 +237,7 @@ def _data_sets(data: Any, model: Any) -> Iterator[Mapping[str, Any]]:
             )
         _check_columns(model, values)
         _check_labels(model, values)
+        _check_shapes(model, number, values)
         return values
 
     if isinstance(data, Sequence):
@@ -245,6 +251,25 @@ def _check_columns(model: Any, values: Mapping[str, Any]) -> None:
     if card is not None and "X" in values:
         X = as_inputs(values["X"], argument="data: X")
         refuse_other_columns(X.feature_names, card.feature_names, "data: X")
+
+
+def _check_shapes(model: Any, number: int, values: Mapping[str, Any]) -> None:
+    """Refuse values of another shape with which the observed rows do not fit their predictor."""
+    held = {v.name: np.shape(v.get_value()) for v in model.data_vars}
+    new = {n: np.shape(v) for n, v in values.items() if n in held and np.shape(v) != held[n]}
+    if not new or card_of(model) is not None:  # whose dims tell
+        return
+    with private_copy(model) as own:
+        put_data(own, values)
+        require_one_length(own)
+        if rows_fit(own):
+            return
+    said = ", ".join(
+        f"{name} has the shape {new[name]} (in the model {held[name]})" for name in new
+    )
+    kept = [f"{name} {shape}" for name, shape in held.items() if name not in values]
+    rest = f"; what is not given keeps its shape: {', '.join(kept)}" if kept else ""
+    raise InputError(f"data[{number}]: {said}, and so the model cannot be computed{rest}")
 
 
 def _check_labels(model: Any, values: Mapping[str, Any]) -> None:

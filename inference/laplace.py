@@ -109,7 +109,7 @@ class Laplace(MethodSettings, Approximation):
         )
 
     def _search(self, prior: Prior, state: _State) -> tuple[_State, int, float, bool]:
-        """Newton with backtracking: last state, steps taken, last decrement, and if it settled."""
+        """Newton with backtracking: last state, steps, last decrement, whether it converged."""
         decrement = np.inf
         for iteration in range(self.max_iterations + 1):
             target, _ = _expand(prior, state, self.space)
@@ -282,7 +282,7 @@ def _gradient(prior: Prior, state: _State) -> Array:
 
 
 def _expand(prior: Prior, state: _State, space: str) -> tuple[Posterior, bool]:
-    """Posterior under the sites' expansions, and if curvatures had to be clipped for it."""
+    """Posterior under the sites' expansions, and whether curvatures were clipped at zero."""
     curvature = -state.sites.second
     try:
         shift = curvature * state.eta + state.sites.first  # RW06 (3.18)

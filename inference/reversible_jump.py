@@ -53,8 +53,8 @@ class ReversibleJump(MethodSettings):
         there for comparison.
     rungs
         Mixtures: copies of a chain at lower powers of the likelihood, which move more freely and
-        hand their states down. 1 is no tempering; None is 1 for the joint target, 14 for the
-        conditional one.
+        hand their states down; with the conditional target they keep larger subsets, too. 1 is no
+        tempering; None is 1 for the joint target, 14 for the conditional one.
     scouts
         Mixtures, joint target: short chains from starts of their own that each chain sends out
         before it is tuned. All chains then try to leap to the allocations that those of any chain

@@ -201,7 +201,7 @@ def covariance_variables(posterior: Posterior, kept: Array) -> dict[str, Any]:
 
 
 def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, Any]) -> xr.DataTree:
-    """Put the groups together; attributes that a file cannot hold become text, or 0 and 1."""
+    """Put the groups together; attributes that a file cannot store become text, or 0 and 1."""
     _mark_held(groups, str(attributes.get("hyper", "")))
     made = {"inference_library": "ardvark", "inference_library_version": version("ardvark")}
     tree = xr.DataTree.from_dict(

@@ -139,7 +139,7 @@ def _design(basis: Basis) -> Callable[[Inputs], Design]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """What a builder is asked about its weights; `prior` is a name in PRIORS."""
+    """The arguments of a builder about its weights; `prior` is a name in PRIORS."""
 
     bias: bool
     alpha: Any

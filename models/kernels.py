@@ -52,7 +52,7 @@ _MOST_ROWS = 1000  # for a median distance: more would cost memory and change no
 
 @runtime_checkable
 class Kernel(Protocol):
-    """A function of rows and centres that knows its name."""
+    """A function of rows and centres, with its name."""
 
     name: ClassVar[str]
 
@@ -328,7 +328,7 @@ class _OnRows:
 
 
 def _tabulated(values: Array, basis: Callable[[Array], Array], coords: dict[str, Any]) -> Design:
-    """Take a Python callable, which no graph can hold: its values are the data."""
+    """Take a Python callable, which cannot be part of a graph: its values are the data."""
     table = _table(basis, values)
     n_columns = table.shape[1]
     names = tuple(map(str, getattr(basis, "names", [f"phi{j}" for j in range(n_columns)])))

@@ -64,7 +64,7 @@ def default_names(n_columns: int) -> tuple[str, ...]:
 
 
 def as_numeric(values: Any, argument: str, place: Any, *, expected: str) -> Array:
-    """Turn array-likes into float64 numbers of any shape, refusing what holds no real numbers."""
+    """Turn array-likes into float64 numbers of any shape, refusing what is not real numbers."""
     array = as_array(values, argument, expected)
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)

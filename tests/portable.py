@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parent
 # Most delicate first: degenerate data, factorisations, searches that compare evidences.
-SHORT = ("degenerate", "posterior", "sequential_ard")
+SHORT = ("degenerate", "posterior", "sequential_ard", "truth")
 DELICATE = (
     *SHORT,
     "factor",
+    "sparse_models",
     "gaussian_ard",
     "gaussian_route",
     "hyper",

@@ -97,7 +97,7 @@ class Board:
                 self.say(f"{other}: {_signed(self.rows[other].verdict)}")
 
     def found(self, name: str, tree: Any) -> None:
-        """A tree of an earlier run is taken."""
+        """A tree of an earlier run is used."""
         self.rows[name] = Row("already there")
         self._judge(name, tree)
         self.say(f"{name}: already there")

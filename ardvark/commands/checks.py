@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ardvark.commands.own import is_own, own_model
 from ardvark.commands.tasks import Output, UsageError, as_lines, known
 
 __all__ = ["diagnose", "model_on", "sbc"]
@@ -62,7 +63,7 @@ def sbc(
     Parameters
     ----------
     model
-        model of `ardvark list`.
+        model of `ardvark list`; or my_model.py:model, whose observed values are a pm.Data.
     method
         method of `ardvark list`.
     replications
@@ -94,8 +95,15 @@ def sbc(
     options = _options(option)
     if model is None:
         raise UsageError("sbc", "sbc needs a model: `ardvark sbc ard_classification --method ep`")
-    known("model", model, MODELS)
-    build = partial(model_on, model, rows, inputs, data, options)
+    if is_own(model):
+        if data is not None or option:
+            raise UsageError(
+                "sbc", f"{model} has its inputs inside: --data, --option are not for it"
+            )
+        build: Any = own_model(model)
+    else:
+        known("model", model, MODELS)
+        build = partial(model_on, model, rows, inputs, data, options)
     with output.bar(f"{method} on {model}", replications) as tick:
         tree = av.sbc(
             build, method, replications, hold=hold, draws=draws, chains=chains,
@@ -150,8 +158,8 @@ def diagnose(
     """
     if not trees:
         raise ValueError("diagnose needs a tree, or a folder of trees that `ardvark fit` stored")
-    from ardvark.diagnostics.compare.psis import khat
-    from ardvark.diagnostics.compare.verdict import khat_level
+    from ardvark.diagnostics.compare.psis import khat_and_error
+    from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level
     from ardvark.diagnostics.finding import worst_level
     from ardvark.diagnostics.report.case import Case
     from ardvark.diagnostics.report.parts.convergence import convergence_part
@@ -171,8 +179,8 @@ def diagnose(
     for name, tree in loaded.items():
         case = Case({name: tree}, None)
         quality, own = case.quality[name], convergence_part(case)["methods"][0]
-        shape = khat(tree)
-        level = worst_level([own["level"], "good" if quality.ok else "bad", khat_level(shape)])
+        shape = khat_and_error(tree)
+        level = worst_level([own["level"], "good" if quality.ok else "bad", khat_level(*shape)])
         found[name] = {
             "level": level,
             "method": own["method"],
@@ -180,12 +188,13 @@ def diagnose(
             "converged": own["converged"],
             "problems": own["problems"],
             "draws": plain(quality.as_dict()),
-            "khat": plain(shape),
+            "khat": plain(shape[0]),
+            "khat_se": plain(shape[1]),
             "facts": plain({fact["what"]: fact["value"] for fact in own["facts"]}),
         }
         lines += [f"{name}: {own['method']}, {_words(level)}"]
         lines += [] if sure[name] else ["  no checksums: damage to the files would not be detected"]
-        lines += _told(quality, own, shape, number)
+        lines += _told(quality, own, shape, number, khat_in_words)
     output.show(found, lambda: "\n".join(lines))
     worst = worst_level(item["level"] for item in found.values())
     return {"good": 0, "warn": 1, "bad": 2}.get(worst, 0) if strict else 0
@@ -195,12 +204,14 @@ def _words(level: str) -> str:
     return {"good": "no problems found", "warn": "look at it", "bad": "FAILED"}.get(level, level)
 
 
-def _told(quality: Any, own: Any, shape: float, number: Any) -> Iterator[str]:
+def _told(
+    quality: Any, own: Any, shape: tuple[float, float], number: Any, khat_in_words: Any
+) -> Iterator[str]:
     yield from (f"  {sentence}" for sentence in quality.sentences)
     if own["problems"]:
         yield f"  {own['problems']}"
-    if shape == shape:
-        yield f"  k-hat of the approximation against its own target: {number(shape, 2)}"
+    if shape[0] == shape[0]:
+        yield f"  k-hat of the approximation against its own target: {khat_in_words(*shape)}"
     for fact in own["facts"]:
         mark = {"warn": " (look at it)", "bad": " (failed)"}.get(fact["level"], "")
         yield f"  {fact['what']}: {number(fact['value'])}{mark}"

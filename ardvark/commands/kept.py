@@ -126,7 +126,7 @@ class Kept:
 
     @contextmanager
     def claimed(self, name: str) -> Iterator[None]:
-        """Be the only one to look for a tree and to put it there."""
+        """Lock a tree: one process at a time looks for it and writes it."""
         from ardvark.diagnostics.storage.atomic import locked
 
         with locked(self.path(name), self.output.say):
@@ -181,6 +181,14 @@ class Kept:
         if found[same] == asked[same] and found["model"] == asked["model"]:
             return
         holds, wants = _told(found), _told(asked)
+        if not self.own and holds == wants:
+            changed = "the model" if is_own(asked["model"]) else "the data"
+            raise FileExistsError(
+                f"{self.folder} holds fits of {holds} as it was at that time, and {changed} (or "
+                f"numbers in it) has changed since: what you ask for now is another question. "
+                f"Choose another --out for it, or remove {self.folder} if the fits of the earlier "
+                "version are not wanted"
+            )
         if not self.own:
             raise FileExistsError(
                 f"{self.folder} holds fits of {holds}. {wants} is another question, and one folder "

@@ -138,7 +138,7 @@ def replicate(
 
 
 def store_folder(store: Path | None) -> Path:
-    """Where units are kept: as asked, as $ARDVARK_RESULTS says, or in the cache."""
+    """Where units are stored: the option, $ARDVARK_RESULTS, or the cache."""
     if store is not None or os.environ.get(HOME):
         return store or Path(os.environ[HOME])
     import pooch
@@ -219,7 +219,7 @@ class _Asked(NamedTuple):
         return found
 
     def takes(self, name: str, place: str) -> bool:
-        """Whether an experiment is asked for."""
+        """Whether an experiment was requested."""
         at_table = self.table is None or f"table {self.table}" in place or self.table == place
         return at_table and (self.only is None or fnmatch(name, f"{self.only}*"))
 

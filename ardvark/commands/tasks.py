@@ -110,11 +110,21 @@ class Task:
     "NUTS goes on until its checks pass, up to so many draws per chain; by default 8 x --draws."
     chains: int = 4
     "Chains."
+    target_accept: float | None = None
+    "Acceptance that NUTS adapts its steps to, by default 0.9; raise it where draws diverge."
+    tune: int | None = None
+    "Draws per chain by which NUTS adapts, by default 1000; raise it where R-hat stays high."
 
     @property
     def nothing_asked(self) -> bool:
         """Whether the methods are the default ones: those that refuse a model are left out."""
         return self.method == DEFAULT_METHODS
+
+    @property
+    def of_nuts(self) -> dict[str, Any]:
+        """What was asked of NUTS, the rest by default."""
+        asked = {name: getattr(self, name) for name in ("most_draws", "target_accept", "tune")}
+        return {name: value for name, value in asked.items() if value is not None}
 
 
 class UsageError(ValueError):
@@ -201,7 +211,7 @@ def settings_of(method: str, task: Task) -> Any:
         return method
     import ardvark as av
 
-    return av.NUTS(until="converged", most_draws=task.most_draws)
+    return av.NUTS(until="converged", **task.of_nuts)
 
 
 def fit_all(
@@ -305,6 +315,8 @@ def at_same_hyperparameters(
     for name in found:
         asked = [m for m in exact_methods(model, trees[name]) if m[0] != "nuts" or "nuts" in trees]
         for method, settings in asked:
+            if method == "nuts":
+                settings = replace(settings, **task.of_nuts)
             label = f"{SHORT.get(method, method)}_fixed" + (f"_{name}" if len(found) > 1 else "")
             try:
                 made = fit_all(model, [(label, settings)], task, output, kept=kept, board=board)
@@ -338,7 +350,8 @@ def command_again(data: str, model: str, out: Path, task: Task) -> str:
     words += ["--target", task.target] if task.target else []
     words += ["--raw"] if task.raw else []
     words += ["--seed", str(task.seed), "--draws", str(task.draws), "--chains", str(task.chains)]
-    words += ["--most-draws", str(task.most_draws)] if task.most_draws else []
+    for name, value in task.of_nuts.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join([*words, "--out", out.name])
 
 

@@ -20,7 +20,7 @@ kernels of a mixture can be in any order: it is compared by which inputs are inc
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,9 +54,11 @@ __all__ = [
     "wasserstein",
 ]
 
+Known = Mapping[str, tuple[float, float]]  # mean and sd by name
+
 LEAST = 0.1  # sd of an indicator that hardly ever changes: a tenth in probability counts
 MOST_CORRELATIONS = 1000  # weights; the correlations of more are not computed
-MOST_NUMBERS = 2**25  # of products of weights; more draws are thinned
+MOST_NUMBERS = 2**25  # of products of weights, which are thinned; of distances, made in parts
 
 
 def agreement(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
@@ -83,31 +85,49 @@ class Paired(NamedTuple):
     ours: Array
     theirs: Array
     kinds: tuple[str, str]  # sampling kinds
+    known: tuple[Known, Known] = ({}, {})  # moments that need no draws
 
     def only_weights(self) -> "Paired":
         """Leave the hyperparameters out."""
-        at = [i for i, role in enumerate(self.roles) if role == "weight"]
+        return self._only("weight")
+
+    def only_hyperparameters(self) -> "Paired":
+        """Leave the weights out; positive hyperparameters by their logs, which have moments."""
+        found = self._only("hyperparameter")
+        positive = (found.ours > 0).all(axis=(0, 1)) & (found.theirs > 0).all(axis=(0, 1))
+        names = [f"log {n}" if p else n for n, p in zip(found.names, positive, strict=True)]
+        ours, theirs = (
+            np.where(positive, np.log(np.where(positive, draws, 1.0)), draws)
+            for draws in (found.ours, found.theirs)
+        )
+        return found._replace(names=names, ours=ours, theirs=theirs)
+
+    def _only(self, role: str) -> "Paired":
+        at = [i for i, found in enumerate(self.roles) if found == role]
         names, roles = ([part[i] for i in at] for part in (self.names, self.roles))
-        return Paired(names, roles, self.ours[..., at], self.theirs[..., at], self.kinds)
+        draws = self.ours[..., at], self.theirs[..., at]
+        return Paired(names, roles, *draws, self.kinds, self.known)
 
 
 def paired_draws(tree: xr.DataTree, reference: xr.DataTree) -> Paired:
     """Return what both trees have and one at least moves, in invariants where weights have none."""
     tree, reference = _in_invariants(tree), _in_invariants(reference)
     kinds = sampling_kind(tree), sampling_kind(reference)
-    return Paired(*_paired_draws(tree, reference), kinds)
+    known = known_moments(tree), known_moments(reference)
+    return Paired(*_paired_draws(tree, reference), kinds, known)
 
 
 def figures_by_weight(pairs: Paired) -> pd.DataFrame:
     """Return the figures of every element of a pair."""
     ours, theirs = pairs.ours, pairs.theirs
-    mean, sd = moments(ours)
-    reference_mean, reference_sd = moments(theirs)
     indicator = [np.isin(draws, (0.0, 1.0)).all(axis=(0, 1)) for draws in (ours, theirs)]
     both = indicator[0] & indicator[1]
+    (mean, sd, ours_noise), (reference_mean, reference_sd, theirs_noise) = (
+        _moments(draws, kind, [known.get(name) for name in pairs.names])
+        for draws, kind, known in zip((ours, theirs), pairs.kinds, pairs.known, strict=True)
+    )
     sd, reference_sd = (np.where(both, np.hypot(s, LEAST), s) for s in (sd, reference_sd))
-    errors = [_mcse(draws, kind) for draws, kind in zip((ours, theirs), pairs.kinds, strict=True)]
-    noise = np.hypot(errors[0].mean, errors[1].mean)
+    noise = np.hypot(ours_noise.mean, theirs_noise.mean)
     quantiles = _quantiles(ours) - _quantiles(theirs)
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = {
@@ -119,7 +139,7 @@ def figures_by_weight(pairs: Paired) -> pd.DataFrame:
             "mean_error": _no_nan((mean - reference_mean) / reference_sd),
             "mean_error_mcse": _no_nan(noise / reference_sd),
             "log_sd_ratio": _no_nan(np.log(sd / reference_sd)),
-            "log_sd_ratio_mcse": np.hypot(errors[0].log_sd, errors[1].log_sd),
+            "log_sd_ratio_mcse": np.hypot(ours_noise.log_sd, theirs_noise.log_sd),
             "q05_error": _no_nan(quantiles[0] / reference_sd),
             "q95_error": _no_nan(quantiles[1] / reference_sd),
             "wasserstein": _no_nan(wasserstein(ours, theirs) / reference_sd),
@@ -225,6 +245,40 @@ class _Noise(NamedTuple):
     log_sd: Array
 
 
+def known_moments(tree: xr.DataTree) -> Known:
+    """Mean and sd by name where a large sparse fit stored them beside its few draws.
+
+    Not where the draws were resampled towards the target: they are then better than the fit.
+    """
+    if not {"fit", "sample_stats"} <= set(tree.children):
+        return {}
+    fit = tree["fit"].dataset
+    if "log_approximation" not in tree["sample_stats"]:
+        return {}
+    for mean, variance in (("weight_mean", "weight_variance"), ("mean_vector", "variance_vector")):
+        if mean in fit and variance in fit and fit[mean].dims[0] in fit.coords:
+            names = map(str, fit[fit[mean].dims[0]].to_numpy())
+            return dict(zip(
+                names, zip(fit[mean].to_numpy(), np.sqrt(fit[variance].to_numpy()), strict=True),
+                strict=True,
+            ))  # fmt: skip
+    return {}
+
+
+def _moments(
+    draws: Array, kind: str, known: list[tuple[float, float] | None]
+) -> tuple[Array, Array, _Noise]:
+    """Means, sds and their Monte Carlo errors, which are zero where they are known."""
+    mean, sd = moments(draws)
+    noise = _mcse(draws, kind)
+    at = [i for i, pair in enumerate(known) if pair is not None]
+    if at:
+        stored = np.array([known[i] for i in at], float)
+        mean[at], sd[at] = stored[:, 0], stored[:, 1]
+        noise.mean[at] = noise.log_sd[at] = 0.0
+    return mean, sd, noise
+
+
 def _mcse(draws: Array, kind: str) -> _Noise:
     """Monte Carlo errors; independent draws need no autocorrelation estimate."""
     _, sd = moments(draws)
@@ -248,6 +302,12 @@ def wasserstein(ours: Array, theirs: Array) -> Array:
     W1 is the area between two quantile functions, which are constant between the multiples of 1/n
     and of 1/m: whole numbers of 1/(nm), so that no step is lost to rounding.
     """
+    numbers = 2 * (ours.shape[0] * ours.shape[1] + theirs.shape[0] * theirs.shape[1])
+    at_a_time = max(1, MOST_NUMBERS // numbers)
+    if ours.shape[2] > at_a_time:
+        begins = range(0, ours.shape[2], at_a_time)
+        parts = [wasserstein(*(d[:, :, i : i + at_a_time] for d in (ours, theirs))) for i in begins]
+        return np.concatenate(parts)
     a, b = (np.reshape(draws, (-1, draws.shape[2])).T for draws in (ours, theirs))
     finite = np.isfinite(a).all(axis=1) & np.isfinite(b).all(axis=1)
     a, b = np.sort(a[finite], axis=1), np.sort(b[finite], axis=1)

@@ -22,19 +22,26 @@ from ardvark.inference.pymc_models.fingerprint import require_same_data
 
 __all__ = ["READ_FIRST", "compare", "relations_in_words"]
 
-READ_FIRST = ["worst_mean_error", "worst_sd_ratio", "khat", "seconds", "conclusion"]
+READ_FIRST = [
+    *("worst_mean_error", "worst_sd_ratio", "theta_mean_error", "theta_sd_ratio"),
+    *("khat", "khat_se", "seconds", "conclusion"),
+]
 READ_FIRST_BESIDE = [
-    *("error_mean", "error_sd_ratio", "price_mean"),
-    *("khat", "seconds", "conclusion"),
+    *("error_mean", "error_sd_ratio", "error_theta_mean", "error_theta_sd_ratio", "price_mean"),
+    *("khat", "khat_se", "seconds", "conclusion"),
 ]
 _FIGURES = {
     "mean": "worst_mean_error",
     "mean_at": "worst_mean_error_at",
     "sd_ratio": "worst_sd_ratio",
     "sd_ratio_at": "worst_sd_ratio_at",
+    "theta_mean": "theta_mean_error",
+    "theta_mean_at": "theta_mean_error_at",
+    "theta_sd_ratio": "theta_sd_ratio",
+    "theta_sd_ratio_at": "theta_sd_ratio_at",
     "correlation": "correlation_error",
 }
-_OWN = ("khat", "d2", "log_evidence")
+_OWN = ("khat", "khat_se", "d2", "log_evidence")
 _AGAINST = ("elpd_difference", "elpd_difference_se", "speed_up")
 
 
@@ -64,23 +71,32 @@ def compare(
     Returns
     -------
     DataFrame, one row per name. With a reference: ``worst_mean_error`` (in sd of the reference),
-    ``worst_sd_ratio``, ``khat``, ``seconds`` and ``conclusion`` in words; without one
-    ``error_mean``, ``error_sd_ratio``, ``price_mean``, ``khat``, ``seconds``, ``conclusion``. What
-    does not apply is missing (``pd.isna``).
+    ``worst_sd_ratio`` over the weights, ``theta_mean_error``, ``theta_sd_ratio`` over the
+    hyperparameters that both have drawn (positive ones by their logs), ``khat`` with its standard
+    error ``khat_se``, ``seconds`` and ``conclusion`` in words; without one ``error_mean``,
+    ``error_sd_ratio``, ``error_theta_mean``, ``error_theta_sd_ratio``, ``price_mean``, ``khat``,
+    ``khat_se``, ``seconds``, ``conclusion``. What does not apply is missing (``pd.isna``). Against
+    a reference that fails its own checks (R-hat, effective sizes, divergences) the conclusion is
+    "not known", with the check that failed.
 
     ``detail=True`` with a reference: ``method``, ``hyper``, ``reference``,
     ``compares`` (which of the two relations it is), ``like_with_like``, ``n_weights``,
     ``worst_mean_error``, ``worst_mean_error_at``, ``mean_error_mcse``, ``worst_sd_ratio``,
-    ``worst_sd_ratio_at``, ``log_sd_ratio_mcse``, ``wasserstein``, ``wasserstein_null``,
+    ``worst_sd_ratio_at``, ``log_sd_ratio_mcse``, ``theta`` (which hyperparameters one holds and the
+    other draws), ``n_theta``, ``theta_mean_error``, ``theta_mean_error_at``,
+    ``theta_mean_error_mcse``, ``theta_sd_ratio``, ``theta_sd_ratio_at``,
+    ``theta_log_sd_ratio_mcse``, ``wasserstein``, ``wasserstein_null``,
     ``correlation_error``, ``correlation_at``, ``correlation_null``, ``missed_mode_at``,
-    ``missed_mode_place``, ``missed_mode_share`` (mass in the reference), ``khat``, ``d2``,
-    ``mean_error_bound``, ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``, ``loo_high_khat`` (rows
-    whose own k-hat is too high for PSIS, where that can matter), ``elpd_difference``,
-    ``elpd_difference_se``, ``seconds``, ``speed_up``, ``converged``, ``conclusion``.
+    ``missed_mode_place``, ``missed_mode_share`` (mass in the reference), ``khat``, ``khat_se``,
+    ``d2``, ``mean_error_bound``, ``log_evidence``, ``elpd_loo``, ``elpd_loo_se``,
+    ``loo_high_khat`` (rows whose own k-hat is too high for PSIS, where that can matter),
+    ``elpd_difference``, ``elpd_difference_se``, ``seconds``, ``speed_up``, ``converged``,
+    ``reference_trouble`` (why the reference cannot be trusted), ``conclusion``.
 
     ``detail=True`` without a reference: ``error_against``, ``error_mean``, ``error_mean_at``,
-    ``error_sd_ratio``, ``error_sd_ratio_at``, ``error_correlation`` | ``price_against``,
-    ``price_mean``, ``price_mean_at``, ``price_sd_ratio``, ``price_sd_ratio_at`` | ``khat``, ``d2``,
+    ``error_sd_ratio``, ``error_sd_ratio_at``, the same four with ``theta_`` before ``mean`` and
+    ``sd_ratio``, ``error_correlation`` | ``price_against`` and the same with ``price`` | ``khat``,
+    ``khat_se``, ``d2``,
     ``log_evidence``, ``elpd_difference``, ``elpd_difference_se``, ``seconds``, ``speed_up``,
     ``converged``, ``conclusion``, ``verdict``.
     """

@@ -29,13 +29,17 @@ FIGURES: dict[str, Callable[[float], str]] = {  # of a table → its level
     "error_sd_ratio": sd_level,
     "price_sd_ratio": sd_level,
     "khat": khat_level,
+    "theta_mean_error": mean_level,
+    "theta_sd_ratio": sd_level,
+    "error_theta_mean": mean_level,
+    "error_theta_sd_ratio": sd_level,
 }
 WITH_LEVELS = (*FIGURES, "converged")
 BY_RELATION = ("worst_mean_error", "worst_sd_ratio")  # an error or a price, by the row
 
 
 class Comparison(pd.DataFrame):
-    """A DataFrame of `compare` that shows its levels in a notebook; it is one in all else."""
+    """A DataFrame of `compare` that shows its levels in a notebook, and is otherwise unchanged."""
 
     @property
     def _constructor(self) -> Any:
@@ -58,7 +62,16 @@ class Comparison(pd.DataFrame):
     def _cell(self, label: Any, column: Any, value: Any) -> str:
         transposed = label in WITH_LEVELS and column not in WITH_LEVELS
         figure, name = (label, column) if transposed else (column, label)
-        return _td(value, self._level(figure, name, value))
+        level = self._level(figure, name, value)
+        if figure == "khat" and level:
+            level = khat_level(value, self._khat_error(label, column))
+        return _td(value, level)
+
+    def _khat_error(self, label: Any, column: Any) -> float:
+        """Return the standard error beside a k-hat, 0 where the table leaves it out."""
+        beside = ("khat_se", column) if label == "khat" else (label, "khat_se")
+        known = beside[0] in self.index and beside[1] in self.columns
+        return float(np.asarray(self.loc[beside])) if known else 0.0
 
     def _level(self, figure: Any, name: Any, value: Any) -> str:
         if figure == "converged" and isinstance(value, bool | np.bool_):

@@ -23,6 +23,7 @@ from ardvark.diagnostics.reading import (
     sampling_kind,
     weight_variables,
 )
+from ardvark.inference.hyper.pareto import smooth
 from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "cavity_rows",
     "error_of_sum",
     "khat",
+    "khat_and_error",
     "loo_figures",
     "loo_rows",
     "psis_rows",
@@ -37,7 +39,8 @@ __all__ = [
 ]
 
 
-EXACT_WEIGHTS = 1e-6  # log importance weights that vary by less than this are constant
+MOST_NUMBERS = 2**23  # of a log likelihood at a time: 64 MB, and some copies in ArviZ
+LOG_DENSITIES = ("lp", "log_approximation")
 LOO_SHIFT = 1e-3  # nats: a row that moves less when it is left out cannot be wrong by much
 
 
@@ -46,21 +49,19 @@ def khat(tree: xr.DataTree) -> float:
 
     It sees the target that the approximation had: at given θ, not the posterior of θ. NaN if the
     tree has no densities (NUTS), -inf if the approximation is exact (constant weights), inf if a
-    weight is not a number or unbounded. From 4000 draws its own noise is about 0.1.
+    weight is not a number or unbounded. A fit computes it from the same draws by the same function
+    and keeps it in ``attrs["k_hat"]``.
     """
-    arviz()  # registers the accessor
+    return khat_and_error(tree)[0]
+
+
+def khat_and_error(tree: xr.DataTree) -> tuple[float, float]:
+    """Return `khat` and its standard error, about 0.1 from 4000 draws; NaN where it has none."""
     statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
-        return float("nan")
-    minus_log_weight = statistics["log_approximation"] - statistics["lp"]
-    values = minus_log_weight.to_numpy()
-    if np.isnan(values).any() or np.isneginf(values).any():
-        return float("inf")
-    if np.isfinite(values).all() and np.ptp(values) < EXACT_WEIGHTS:
-        return float("-inf")
-    # psislw is written for log likelihoods and negates its argument: log q - log p, not the reverse
-    _, shape = minus_log_weight.azstats.psislw(dim=list(SAMPLE_DIMS))
-    return float(shape)
+    if not set(LOG_DENSITIES) <= set(statistics.data_vars):
+        return float("nan"), float("nan")
+    tail = smooth((statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel())
+    return tail.k_hat, tail.error
 
 
 class LooRows(NamedTuple):
@@ -113,31 +114,48 @@ def psis_rows(tree: xr.DataTree, *, correct: bool = False) -> LooRows | None:
     variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
     if len(variables) != 1 or tree.attrs.get("loo") == "cavity":
         return None
-    name = variables[0]
+    log_p = tree["log_likelihood"].dataset[variables[0]].transpose(*SAMPLE_DIMS, ...)
+    values = log_p.to_numpy().reshape((*log_p.shape[:2], -1))
+    reff = 1.0 if correct else _relative_efficiency(tree)
+    at_a_time = max(1, MOST_NUMBERS // (values.shape[0] * values.shape[1]))
+    parts = []
+    for begin in range(0, values.shape[2], at_a_time):
+        part = _psis_of(tree, values[:, :, begin : begin + at_a_time], correct, reff)
+        if part is None:
+            return None
+        parts.append(part)
+    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return LooRows(found[0], found[1], found[2], "psis corrected" if correct else "psis")
+
+
+def _psis_of(
+    tree: xr.DataTree, values: Array, correct: bool, reff: float
+) -> tuple[Array, Mask, Array] | None:
+    """PSIS of some rows (chain, draw, row): their elpd, whether it is doubtful, k-hats."""
+    log_p = xr.DataArray(
+        values,
+        dims=(*SAMPLE_DIMS, "row"),
+        coords={n: np.arange(k) for n, k in zip(SAMPLE_DIMS, values.shape[:2], strict=True)},
+    )
+    some = xr.DataTree.from_dict({"log_likelihood": log_p.to_dataset(name="rows")})
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", UserWarning)  # high k-hats are counted instead
         try:
             if correct:
                 statistics = tree["sample_stats"].dataset
+                joint = [statistics[n].assign_coords(log_p.coords) for n in LOG_DENSITIES]
                 loo = arviz().loo_approximate_posterior(
-                    tree,
-                    statistics["lp"],
-                    statistics["log_approximation"],
-                    pointwise=True,
-                    var_name=name,
+                    some, *joint, pointwise=True, var_name="rows"
                 )
             else:
-                reff = _relative_efficiency(tree)
-                loo = arviz().loo(tree, pointwise=True, var_name=name, reff=reff)
+                loo = arviz().loo(some, pointwise=True, var_name="rows", reff=reff)
         except ValueError:  # a constant log likelihood has no tail to fit
             return None
-    log_p = tree["log_likelihood"].dataset[name]
     peak = log_p.max(SAMPLE_DIMS)
     shift = np.log(np.exp(log_p - peak).mean(SAMPLE_DIMS)) + peak - loo.elpd_i
     # a draw with log p = -inf makes both of them NaN: that counts
     high = ~(loo.pareto_k <= loo.good_k) & ~(np.abs(shift) <= LOO_SHIFT)
-    flat = [np.asarray(part).ravel() for part in (loo.elpd_i, high, loo.pareto_k)]
-    return LooRows(flat[0], flat[1], flat[2], "psis corrected" if correct else "psis")
+    return loo.elpd_i.to_numpy(), high.to_numpy(), loo.pareto_k.to_numpy()
 
 
 def cavity_rows(tree: xr.DataTree) -> LooRows | None:

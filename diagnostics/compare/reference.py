@@ -30,7 +30,7 @@ from ardvark.diagnostics.reading import (
     sampling_kind,
     weight_variables,
 )
-from ardvark.diagnostics.words import count
+from ardvark.diagnostics.words import count, listed
 from ardvark.errors import InputError
 from ardvark.inference.samplers.convergence import (
     BFMI_MIN,
@@ -55,6 +55,8 @@ __all__ = [
     "reference_quality",
     "relation",
     "same_hyperparameters",
+    "theta_in_words",
+    "trouble",
 ]
 
 REFERENCE = "reference"
@@ -66,7 +68,7 @@ SAME_VALUE = 1e-6  # relative: hyperparameters passed from one fit to another
 
 
 def choose_reference(trees: Mapping[str, xr.DataTree], reference: str | None = None) -> str | None:
-    """Name the tree to trust: as asked, else the exact posterior of all, else NUTS, else chains."""
+    """The reference: the one named, else an exact joint posterior, else NUTS, else other chains."""
     if reference is not None:
         if not isinstance(reference, str) or reference not in trees:
             raise InputError(f"reference: {reference!r} is not among the trees {', '.join(trees)}")
@@ -157,6 +159,33 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
         ok=not findings,
         findings=findings or [_all_well(extremes, diverging)],
     )
+
+
+def trouble(tree: xr.DataTree, quality: ReferenceQuality) -> str:
+    """Say why a tree cannot be a reference, "" if it can.
+
+    Draws that do not say whether they converged, as those of ``pm.sample``, have their checks only.
+    """
+    if not quality.ok:
+        return quality.findings[0].text.rstrip(".:")
+    return "" if tree.attrs.get("converged", True) else "It did not converge"
+
+
+def theta_in_words(tree: xr.DataTree, reference: xr.DataTree) -> str:
+    """Which hyperparameters one of the two holds at one value and the other draws, in words."""
+    drawn, drawn_there = (
+        {
+            v
+            for v, x in found["posterior"].data_vars.items()
+            if not constant_columns(draws_of(x)).all()
+        }
+        for found in (tree, reference)
+    )
+    sides = {
+        "held at one value here, drawn in the reference": {*held_values(tree)} & drawn_there,
+        "drawn here, held at one value in the reference": {*held_values(reference)} & drawn,
+    }
+    return "; ".join(f"{listed(sorted(names))} {how}" for how, names in sides.items() if names)
 
 
 def relation(tree: xr.DataTree, reference: xr.DataTree, same: bool) -> str:

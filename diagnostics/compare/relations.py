@@ -3,6 +3,7 @@
 | figure            | formula                                                            |
 |-------------------|--------------------------------------------------------------------|
 | worst mean, sd    | the largest errors of `agreement.py` over the weights              |
+| worst θ           | the same over hyperparameters that both have drawn (log if > 0)   |
 | missed mode       | two peaks in the reference, one nearly empty here (`modes.py`)     |
 | k-hat             | Pareto shape of the weights p/q at draws of q (joint, not marginal)|
 | d2, bounds        | what the importance weights allow at most (`bounds.py`)            |
@@ -31,7 +32,13 @@ from ardvark.diagnostics.compare.agreement import (
 )
 from ardvark.diagnostics.compare.bounds import bounds
 from ardvark.diagnostics.compare.modes import missed_mode
-from ardvark.diagnostics.compare.psis import LooRows, error_of_sum, khat, loo_rows, summed
+from ardvark.diagnostics.compare.psis import (
+    LooRows,
+    error_of_sum,
+    khat_and_error,
+    loo_rows,
+    summed,
+)
 from ardvark.diagnostics.compare.reference import (
     APPROXIMATION_ERROR,
     PRICE_OF_FIXING,
@@ -41,6 +48,8 @@ from ardvark.diagnostics.compare.reference import (
     reference_quality,
     relation,
     same_hyperparameters,
+    theta_in_words,
+    trouble,
 )
 from ardvark.diagnostics.reading import weight_variables
 
@@ -50,12 +59,14 @@ _COLUMNS = [
     *("method", "hyper", "reference", "compares", "like_with_like", "n_weights"),
     *("worst_mean_error", "worst_mean_error_at", "mean_error_mcse"),
     *("worst_sd_ratio", "worst_sd_ratio_at", "log_sd_ratio_mcse"),
+    *("theta", "n_theta", "theta_mean_error", "theta_mean_error_at", "theta_mean_error_mcse"),
+    *("theta_sd_ratio", "theta_sd_ratio_at", "theta_log_sd_ratio_mcse"),
     *("wasserstein", "wasserstein_null"),
     *("correlation_error", "correlation_at", "correlation_null"),
     *("missed_mode_at", "missed_mode_place", "missed_mode_share"),
-    *("khat", "d2", "mean_error_bound", "log_evidence"),
+    *("khat", "khat_se", "d2", "mean_error_bound", "log_evidence"),
     *("elpd_loo", "elpd_loo_se", "loo_high_khat", "elpd_difference", "elpd_difference_se"),
-    *("seconds", "speed_up", "converged"),
+    *("seconds", "speed_up", "converged", "reference_trouble"),
 ]
 
 
@@ -101,9 +112,14 @@ class Relations:
         """Diagnostics of the draws of each tree."""
         return {name: reference_quality(tree) for name, tree in self.trees.items()}
 
+    @cached_property
+    def trouble(self) -> dict[str, str]:
+        """Why a tree cannot be a reference, "" if it can."""
+        return {name: trouble(tree, self.quality[name]) for name, tree in self.trees.items()}
+
     def sound(self, name: str) -> bool:
         """Whether a tree converged and its draws are in order."""
-        return bool(self.trees[name].attrs.get("converged", False) and self.quality[name].ok)
+        return not self.trouble[name]
 
     @property
     def untrusted(self) -> list[str]:
@@ -120,7 +136,7 @@ class Relations:
     def rows(self) -> dict[tuple[str, str], "pd.Series[Any]"]:
         """A row of `compare` for each (name, reference)."""
         against = self.references or [next(iter(self.trees))]  # its own figures need no other
-        frame = all_figures(self.trees, against, self.left_out)
+        frame = all_figures(self.trees, against, self.left_out, self.trouble)
         return {(str(a), str(b)): frame.loc[(a, b)] for a, b in frame.index}
 
     def own(self, name: str) -> "pd.Series[Any]":
@@ -143,10 +159,15 @@ def all_figures(
     trees: Mapping[str, xr.DataTree],
     references: Sequence[str],
     left_out: Mapping[str, LooRows | None] | None = None,
+    troubles: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Return the figures of every (name, reference); `left_out` where it is known already."""
+    """Return the figures of every (name, reference); what is known already is not done again."""
     if left_out is None:
         left_out = {name: loo_rows(tree) for name, tree in trees.items()}
+    if troubles is None:
+        troubles = {
+            name: trouble(trees[name], reference_quality(trees[name])) for name in references
+        }
     own = {name: _own_figures(tree, left_out[name]) for name, tree in trees.items()}
     rows = {
         (name, against): _against(tree, trees[against], itself=name == against)
@@ -154,6 +175,7 @@ def all_figures(
         | _elpd_difference(left_out[name], left_out[against], itself=name == against)
         | {
             "reference": against,
+            "reference_trouble": troubles[against],
             "speed_up": own[against]["seconds"] / max(own[name]["seconds"], 1e-9),
         }
         for against in references
@@ -165,7 +187,8 @@ def all_figures(
 
 def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict[str, Any]:
     """Collect the figures that need both trees."""
-    pairs = paired_draws(tree, reference).only_weights()
+    drawn = paired_draws(tree, reference)
+    pairs, theta = drawn.only_weights(), drawn.only_hyperparameters()
     weights = figures_by_weight(pairs)
     same = itself or same_hyperparameters(tree, reference)
     figures: dict[str, Any] = {
@@ -174,23 +197,31 @@ def _against(tree: xr.DataTree, reference: xr.DataTree, *, itself: bool) -> dict
         "like_with_like": same,
         **dict.fromkeys((name for name in _COLUMNS if name.endswith("_at")), None),
         "n_weights": len(weights),
+        "n_theta": len(theta.names),
+        "theta": "" if itself else theta_in_words(tree, reference),
     }
     if len(weights):
         figures["wasserstein_null"] = weights["wasserstein_null"].max()
     if len(weights) and not itself:
-        mean_error, log_ratio = weights["mean_error"].abs(), weights["log_sd_ratio"]
-        worst_mean, worst_sd = int(mean_error.argmax()), int(log_ratio.abs().argmax())
-        figures |= {
-            "worst_mean_error": mean_error.iloc[worst_mean],
-            "worst_mean_error_at": weights.index[worst_mean],
-            "mean_error_mcse": weights["mean_error_mcse"].iloc[worst_mean],
-            "worst_sd_ratio": np.exp(log_ratio.iloc[worst_sd]),
-            "worst_sd_ratio_at": weights.index[worst_sd],
-            "log_sd_ratio_mcse": weights["log_sd_ratio_mcse"].iloc[worst_sd],
-            "wasserstein": weights["wasserstein"].max(),
-        }
+        figures |= _worst(weights, "worst_", "") | {"wasserstein": weights["wasserstein"].max()}
         figures |= _joint_figures(pairs)
+    if theta.names and not itself:
+        figures |= _worst(figures_by_weight(theta), "theta_", "theta_")
     return figures
+
+
+def _worst(table: pd.DataFrame, of: str, noise: str) -> dict[str, Any]:
+    """The largest errors of a mean and of an sd in a table of `agreement.py`, and where."""
+    mean_error, log_ratio = table["mean_error"].abs(), table["log_sd_ratio"]
+    mean, sd = int(mean_error.argmax()), int(log_ratio.abs().argmax())
+    return {
+        f"{of}mean_error": mean_error.iloc[mean],
+        f"{of}mean_error_at": table.index[mean],
+        f"{noise}mean_error_mcse": table["mean_error_mcse"].iloc[mean],
+        f"{of}sd_ratio": np.exp(log_ratio.iloc[sd]),
+        f"{of}sd_ratio_at": table.index[sd],
+        f"{noise}log_sd_ratio_mcse": table["log_sd_ratio_mcse"].iloc[sd],
+    }
 
 
 def _joint_figures(pairs: Paired) -> dict[str, Any]:
@@ -223,12 +254,13 @@ def _elpd_difference(
 
 def _own_figures(tree: xr.DataTree, rows: LooRows | None) -> dict[str, Any]:
     """Collect the figures that need one tree alone."""
-    limit = bounds(tree)
+    limit, (shape, error) = bounds(tree), khat_and_error(tree)
     fit = tree["fit"].data_vars if "fit" in tree.children else {}
     return {
         "method": tree.attrs.get("method"),
         "hyper": tree.attrs.get("hyper"),
-        "khat": khat(tree),
+        "khat": shape,
+        "khat_se": error,
         "d2": limit.d2,
         "mean_error_bound": limit.mean_error,
         "log_evidence": float(fit["log_evidence"]) if "log_evidence" in fit else float("nan"),

@@ -17,6 +17,7 @@ from ardvark.diagnostics.compare.reference import (
     REFERENCE,
 )
 from ardvark.diagnostics.finding import LEVELS, Finding, worst_level
+from ardvark.diagnostics.words import mean_and_sd, number
 
 __all__ = [
     "KHAT_LIMITS",
@@ -25,7 +26,9 @@ __all__ = [
     "SD_RATIO_USABLE",
     "conclusion",
     "in_words",
+    "khat_in_words",
     "khat_level",
+    "khat_reaches",
     "mean_level",
     "sd_level",
     "verdict",
@@ -61,13 +64,15 @@ _CONCLUSIONS = {
 def verdict(row: "pd.Series[Any]") -> Finding:
     """Say what a row of ``compare`` means.
 
-    The level is the worst of the single figures. No convergence and a k-hat above 0.7 are always
-    "bad".
+    The level is the worst of the single figures. No convergence, a k-hat above 0.7 by more than its
+    error, and a reference that fails its own checks are always "bad".
     """
     name = " against ".join(row.name) if isinstance(row.name, tuple) else row.name
     level = _level(row)
-    advice = "Check the weights named in the table before you quote an interval."
-    if row["khat"] > KHAT_LIMITS[1]:
+    advice = "Check what the table names before you quote an interval."
+    if row["reference_trouble"]:
+        advice = "Improve the reference first: longer chains, or another form of the model."
+    elif khat_reaches(row["khat"], row["khat_se"], KHAT_LIMITS[1]):
         advice = "Do not quote its tails or joint probabilities; quote those of the reference."
     return Finding(level, f"{name}: {in_words(row)}.", "" if level == "good" else advice)
 
@@ -80,22 +85,31 @@ def in_words(row: "pd.Series[Any]") -> str:
 
 def conclusion(row: "pd.Series[Any]") -> str:
     """Say in a few words what a row of ``compare`` comes to."""
-    return _CONCLUSIONS[row["compares"]][LEVELS.index(_level(row))]
+    words = _CONCLUSIONS[row["compares"]][LEVELS.index(_level(row))]
+    if row["reference_trouble"]:
+        known = row["compares"] == REFERENCE
+        words = words if known else "not known: the reference fails its checks"
+        return f"{words} ({row['reference_trouble']})"
+    return f"{words}: {row['theta']}" if row["compares"] == OTHER_HYPERPARAMETERS else words
 
 
 def _level(row: "pd.Series[Any]") -> str:
-    return worst_level(level for level, _, _ in _findings(row))
+    """The worst of the single figures, which prove nothing against a reference with trouble."""
+    trusted = "bad" if row["reference_trouble"] else "good"
+    return worst_level([trusted, *(level for level, _, _ in _findings(row))])
 
 
 def _findings(row: "pd.Series[Any]") -> list[Finding]:
     """What each figure of a row says."""
     kind = row["compares"]
-    checks = [_convergence, _modes, _means, _sds, _shape, _correlations]
+    checks = [_convergence, _modes, _means, _sds, _shape, _correlations, _theta_means, _theta_sds]
     if kind != PRICE_OF_FIXING:  # a k-hat is of the target at given hyperparameters
         checks.append(_weights)
     found = [finding for check in checks if (finding := check(row))]
     if kind == OTHER_HYPERPARAMETERS:
         found.append(Finding("warn", "the reference has other hyperparameters or data"))
+    if row["theta"]:
+        found.append(Finding("", row["theta"]))
     if kind == OTHER_LIKELIHOOD:
         found.append(Finding("warn", "the reference has another likelihood"))
     return found
@@ -106,9 +120,23 @@ def mean_level(error: float) -> str:
     return _by_limits(error, MEAN_ERROR_LIMITS)
 
 
-def khat_level(khat: float) -> str:
-    """Level of a Pareto k-hat."""
-    return _by_limits(khat, KHAT_LIMITS)
+def khat_level(khat: float, error: float = 0.0) -> str:
+    """Level of a Pareto k-hat: "good" and "bad" where it is so by more than its standard error."""
+    error = 0.0 if math.isnan(error) else error
+    ends = {_by_limits(khat + sign * error, KHAT_LIMITS) for sign in (-1, 1)}
+    return ends.pop() if len(ends) == 1 else "warn"
+
+
+def khat_reaches(khat: float, error: float, limit: float) -> bool:
+    """Whether a k-hat is above a limit, or not below it by more than its standard error."""
+    return bool(khat + (0.0 if math.isnan(error) else error) > limit)
+
+
+def khat_in_words(khat: float, error: float) -> str:
+    """Write a k-hat with its standard error; "exact" for constant importance weights."""
+    if math.isinf(khat) and khat < 0:
+        return "exact"
+    return number(float(khat), 2) if math.isnan(error) else mean_and_sd(khat, error)
 
 
 def sd_level(ratio: float) -> str:
@@ -142,44 +170,62 @@ def _modes(row: "pd.Series[Any]") -> Finding | None:
 
 
 def _means(row: "pd.Series[Any]") -> Finding | None:
-    error, noise = row["worst_mean_error"], row["mean_error_mcse"]
+    return _mean(row, "worst_", "", "n_weights", "means")
+
+
+def _theta_means(row: "pd.Series[Any]") -> Finding | None:
+    return _mean(row, "theta_", "theta_", "n_theta", "means of θ")
+
+
+def _mean(row: "pd.Series[Any]", of: str, to: str, size: str, what: str) -> Finding | None:
+    error, noise = row[f"{of}mean_error"], row[f"{to}mean_error_mcse"]
     level = mean_level(error)
     if not level:
         return None
-    unsure = noise > MEAN_ERROR_LIMITS[0] if level == "good" else error < _noise_alone(row) * noise
+    unsure = (
+        noise > MEAN_ERROR_LIMITS[0] if level == "good" else error < _noise_alone(row[size]) * noise
+    )
     if unsure:
-        return _too_few("means", f"{noise:.2f} sd")
+        return _too_few(what, f"{noise:.2f} sd")
     if level == "good":
-        return Finding(level, f"means within {error:.2f} sd")
-    return Finding(level, f"the mean of {row['worst_mean_error_at']} is off by {error:.2f} sd")
+        return Finding(level, f"{what} within {error:.2f} sd")
+    return Finding(level, f"the mean of {row[f'{of}mean_error_at']} is off by {error:.2f} sd")
 
 
 def _sds(row: "pd.Series[Any]") -> Finding | None:
-    ratio, where = row["worst_sd_ratio"], row["worst_sd_ratio_at"]
-    level, noise = sd_level(ratio), row["log_sd_ratio_mcse"]
+    return _sd(row, "worst_", "", "n_weights", "sds")
+
+
+def _theta_sds(row: "pd.Series[Any]") -> Finding | None:
+    return _sd(row, "theta_", "theta_", "n_theta", "sds of θ")
+
+
+def _sd(row: "pd.Series[Any]", of: str, to: str, size: str, what: str) -> Finding | None:
+    ratio, where = row[f"{of}sd_ratio"], row[f"{of}sd_ratio_at"]
+    level, noise = sd_level(ratio), row[f"{to}log_sd_ratio_mcse"]
     if not level:
         return None
     if ratio == 0:
         return Finding(level, f"{where} has no spread at all (pruned or fixed)")
     if np.isinf(ratio):
         return Finding(level, f"{where} has spread, but none in the reference")
-    size = f"{100 * abs(ratio - 1):.0f} %"
+    off = f"{100 * abs(ratio - 1):.0f} %"
     if level == "good":
-        return Finding(level, f"sds within {size}")
-    if abs(math.log(ratio)) < _noise_alone(row) * noise:
-        return _too_few("sds", f"{100 * noise:.0f} %")
-    return Finding(level, f"the sd of {where} is {size} too {'small' if ratio < 1 else 'large'}")
+        return Finding(level, f"{what} within {off}")
+    if abs(math.log(ratio)) < _noise_alone(row[size]) * noise:
+        return _too_few(what, f"{100 * noise:.0f} %")
+    return Finding(level, f"the sd of {where} is {off} too {'small' if ratio < 1 else 'large'}")
 
 
 def _too_few(what: str, noise: str) -> Finding:
     return Finding("warn", f"too few draws to assess the {what} (Monte Carlo error {noise})")
 
 
-def _noise_alone(row: "pd.Series[Any]") -> float:
-    """How many Monte Carlo errors the worst of so many weights reaches by noise, rarely."""
+def _noise_alone(size: int) -> float:
+    """How many Monte Carlo errors the worst of so many elements reaches by noise, rarely."""
     from scipy.stats import norm
 
-    return float(norm.isf(FALSE_ALARMS / (2 * max(int(row["n_weights"]), 1))))
+    return float(norm.isf(FALSE_ALARMS / (2 * max(int(size), 1))))
 
 
 def _shape(row: "pd.Series[Any]") -> Finding | None:
@@ -200,16 +246,24 @@ def _correlations(row: "pd.Series[Any]") -> Finding | None:
 
 
 def _weights(row: "pd.Series[Any]") -> Finding | None:
-    shape = row["khat"]
-    level = khat_level(shape)
+    shape, error = row["khat"], row["khat_se"]
+    level = khat_level(shape, error)
     if not level:
         return None
     if np.isneginf(shape):
         return Finding("good", "importance weights constant (exact)")
+    return Finding(level, f"k-hat {khat_in_words(shape, error)}{_against_limits(shape, error)}")
+
+
+def _against_limits(shape: float, error: float) -> str:
+    """Where a k-hat lies, as far as its standard error tells."""
     low, high = KHAT_LIMITS
-    words = {
-        "good": f"k-hat {shape:.2f}",
-        "warn": f"k-hat {shape:.2f} between {low} and {high}",
-        "bad": f"k-hat {shape:.2f} > {high} (importance weights unreliable: do not trust tails)",
-    }
-    return Finding(level, words[level])
+    level = khat_level(shape, error)
+    if level == "good":
+        return ""
+    if level == "bad":
+        return f" > {high} (importance weights unreliable: do not trust tails)"
+    near = [f"{limit}" for limit in KHAT_LIMITS if abs(shape - limit) <= error]
+    if near:
+        return f" (within its error of {' and '.join(near)})"
+    return f" between {low} and {high}"

@@ -10,12 +10,13 @@ import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.calibration.scores import row_scores
-from ardvark.diagnostics.compare.agreement import agreement
+from ardvark.diagnostics.compare.agreement import agreement, figures_by_weight, paired_draws
 from ardvark.diagnostics.compare.loo import loo_by_row, refit_rows, summary_of
 from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.relations import Relations
 from ardvark.diagnostics.reading import (
+    USER_GRAPH,
     arviz,
     draws_of,
     element_labels,
@@ -88,6 +89,13 @@ class Case(Relations):
         return {pair: _worst_first(self.trees[pair[0]], self.trees[pair[1]]) for pair in pairs}
 
     @cached_property
+    def theta_differences(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The same of the hyperparameters that both of a pair have drawn, positive ones by logs."""
+        drawn = {(a, b): paired_draws(self.trees[a], self.trees[b]) for a, b in self.like.items()}
+        theta = {pair: found.only_hyperparameters() for pair, found in drawn.items()}
+        return {p: _ordered(figures_by_weight(found)) for p, found in theta.items() if found.names}
+
+    @cached_property
     def loo_by_row(self) -> dict[tuple[str, str], LooRows]:
         """Leave-one-out by (name, estimator), row by row: of the draws and of the cavities."""
         return loo_by_row(self.trees)
@@ -140,6 +148,16 @@ class Case(Relations):
         return tables, refused
 
     @property
+    def ard(self) -> bool:
+        """Whether a method has set precisions of weights, and so may have pruned some."""
+        return any(facts["hyper"] in ("evidence", "predictive") for facts in self.facts.values())
+
+    @property
+    def users_own(self) -> bool:
+        """Whether the model is the user's own, in which names may mean anything."""
+        return any(facts["model"] == USER_GRAPH for facts in self.facts.values())
+
+    @property
     def captions(self) -> list[str]:  # of the template of the verdict
         """Text that accompanies a posterior wherever it is shown."""
         return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
@@ -175,7 +193,10 @@ def _summary(tree: xr.DataTree) -> pd.DataFrame:
 
 def _worst_first(tree: xr.DataTree, reference: xr.DataTree) -> pd.DataFrame:
     """Sort weights by their error against what is tolerable: a tenth of an sd, 10 % of an sd."""
-    frame = agreement(tree, reference).query("role == 'weight'")
+    return _ordered(agreement(tree, reference).query("role == 'weight'"))
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     error = frame[["mean_error", "log_sd_ratio"]].abs().max(axis=1).to_numpy()
     order = np.argsort(-error, kind="stable")
     return frame.assign(sd_ratio=np.exp(frame["log_sd_ratio"].to_numpy())).iloc[order]

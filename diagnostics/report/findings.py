@@ -3,11 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ardvark.diagnostics.compare.verdict import khat_level, mean_level, sd_level, verdict
+from ardvark.diagnostics.compare.verdict import (
+    KHAT_LIMITS,
+    khat_in_words,
+    khat_level,
+    khat_reaches,
+    mean_level,
+    sd_level,
+    verdict,
+)
 from ardvark.diagnostics.finding import Finding
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.describe import describe_data
 from ardvark.diagnostics.words import listed, number
+from ardvark.inference.tree import FREE
 
 __all__ = ["data_findings", "findings", "separation_words"]
 
@@ -43,13 +52,23 @@ def _error_findings(case: Case, name: str) -> Iterator[Located]:
         if found.level != "good" and case.facts[name]["converged"]:
             yield found, "closeness"
     elif name not in case.references:
-        text = f"{name} has no sound reference at the same hyperparameters: its error is not known."
-        remedy = "Fit NUTS(hyper=Fixed(tree)) too and report both."
-        yield Finding("warn", text, remedy), "closeness"
-        khat = case.own(name)["khat"]
-        if (level := khat_level(khat)) in ("warn", "bad"):
-            advice = "Do not quote its tails or joint probabilities."
-            yield Finding(level, f"{name}: k-hat {number(khat, 2)}.", advice), "closeness"
+        yield _no_reference(case, name), "closeness"
+        khat = case.own(name)["khat"], case.own(name)["khat_se"]
+        if (level := khat_level(*khat)) in ("warn", "bad"):
+            high = khat_reaches(*khat, KHAT_LIMITS[1])
+            advice = "Do not quote its tails or joint probabilities." if high else ""
+            yield Finding(level, f"{name}: k-hat {khat_in_words(*khat)}.", advice), "closeness"
+
+
+def _no_reference(case: Case, name: str) -> Finding:
+    """Say that an error is not known, and which fit would tell it."""
+    if (reference := case.like.get(name)) is not None:
+        text = f"{name}: its reference {reference} fails its own checks, so its error is not known."
+        return Finding("warn", text, f"Improve {reference}: longer chains, or another form.")
+    text = f"{name} has no reference at the same hyperparameters: its error is not known."
+    drawn = case.facts[name]["hyper"] in FREE
+    method = "NUTS(), which draws the hyperparameters too," if drawn else "NUTS(hyper=Fixed(tree))"
+    return Finding("warn", text, f"Fit {method} as well and report both.")
 
 
 def _price_findings(case: Case, name: str) -> Iterator[Located]:

@@ -8,22 +8,20 @@ mean.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
 import xarray as xr
 
-from ardvark.diagnostics.compare.agreement import agreement
-from ardvark.diagnostics.compare.psis import khat
+from ardvark.diagnostics.compare.psis import khat_and_error
 from ardvark.diagnostics.compare.reference import (
     APPROXIMATION_ERROR,
     PRICE_OF_FIXING,
     is_reference,
     reference_quality,
-    relation,
-    same_hyperparameters,
+    trouble,
 )
-from ardvark.diagnostics.compare.relations import share_weights
-from ardvark.diagnostics.compare.verdict import khat_level, mean_level, sd_level
+from ardvark.diagnostics.compare.relations import all_figures, share_weights
+from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level, mean_level, sd_level
 from ardvark.diagnostics.finding import worst_level
 from ardvark.diagnostics.words import number
 
@@ -47,11 +45,10 @@ def _own(tree: xr.DataTree) -> Verdict:
         return "bad", str(tree.attrs.get("problems") or "not converged")
     quality = reference_quality(tree)
     if quality.sampling_kind == "iid":
-        shape = khat(tree)
-        if shape != shape:
+        shape = khat_and_error(tree)
+        if shape[0] != shape[0]:
             return "good", "converged"
-        words = "exact" if shape == float("-inf") else number(float(shape), 2)
-        return khat_level(shape), f"converged, k-hat {words}"
+        return khat_level(*shape), f"converged, k-hat {khat_in_words(*shape)}"
     if not quality.ok:
         return "bad", next(found.text for found in quality.findings if found.level == "bad")
     least = min(quality.min_bulk_ess, quality.min_tail_ess)
@@ -64,18 +61,22 @@ def _against(name: str, trees: Mapping[str, xr.DataTree]) -> list[Verdict]:
     for other, reference in trees.items():
         if other == name or is_reference(tree) or not is_reference(reference):
             continue
-        if not reference.attrs.get("converged", False):  # a difference from it is no error
+        if trouble(reference, reference_quality(reference)):  # a difference from it is no error
             continue
-        kind = relation(tree, reference, same_hyperparameters(tree, reference))
-        weights = agreement(tree, reference).query("role == 'weight'")
-        if not len(weights) or kind not in (APPROXIMATION_ERROR, PRICE_OF_FIXING):
+        none = {name: None, other: None}
+        pair = {name: tree, other: reference}
+        figures: Any = all_figures(pair, [other], none, {other: ""})
+        row = figures.loc[(name, other)]
+        if not row["n_weights"]:
             continue
-        shift = float(weights["mean_error"].abs().max())
-        log_ratio = weights["log_sd_ratio"].to_numpy()
-        ratio = float(np.exp(log_ratio[np.argmax(np.abs(log_ratio))]))
-        if kind == APPROXIMATION_ERROR:
+        shift, ratio = float(row["worst_mean_error"]), float(row["worst_sd_ratio"])
+        theta = float(row["theta_mean_error"])
+        if row["compares"] == APPROXIMATION_ERROR:
             words = f"worst mean {number(shift, 2)} sd off {other}, worst sd ratio"
-            level = worst_level([mean_level(shift), sd_level(ratio)])
-            return [(level, f"{words} {number(ratio, 2)}")]
-        prices.append(("", f"fixing θ moves a mean by {number(shift, 2)} sd against {other}"))
+            of_theta = "" if theta != theta else f", of θ {number(theta, 2)} sd off"
+            levels = [mean_level(shift), sd_level(ratio)]
+            levels += [mean_level(theta), sd_level(float(row["theta_sd_ratio"]))]
+            return [(worst_level(levels), f"{words} {number(ratio, 2)}{of_theta}")]
+        if row["compares"] == PRICE_OF_FIXING:
+            prices.append(("", f"fixing θ moves a mean by {number(shift, 2)} sd against {other}"))
     return prices[:1]

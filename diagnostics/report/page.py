@@ -10,6 +10,7 @@ from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.verdict import (
     MEAN_ERROR_LIMITS,
     SD_RATIO_GOOD,
+    khat_in_words,
     khat_level,
     mean_level,
     sd_level,
@@ -41,7 +42,7 @@ TITLES = {
     "verdict": "Verdict",
     "data": "Data and model",
     "reference": "Is the reference trustworthy?",
-    "relevance": "Feature relevance",
+    "relevance": "Relevance of the inputs",
     "closeness": "How close are the approximations?",
     "convergence": "Own convergence of each method",
     "predictions": "Predictions",
@@ -64,7 +65,8 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: list[Any] = [mean_level, sd_level, khat_level, number, duration, listed, mean_and_sd]
+    filters: list[Any] = [mean_level, sd_level, khat_level, khat_in_words, number, duration]
+    filters += [listed, mean_and_sd]
     templates.filters |= {function.__name__: function for function in filters}
     return templates
 
@@ -83,7 +85,7 @@ def render(case: Case, header: Mapping[str, str], parts: Mapping[str, Part], num
 
     templates.globals |= {
         "case": case,
-        "titles": TITLES,
+        "titles": TITLES | ({"relevance": "Relevance of the weights"} if case.users_own else {}),
         "drawings": drawings,
         "figure": figure,
         "limits": {"rhat": RHAT_MAX, "ess": ESS_PER_CHAIN, "bfmi": BFMI_MIN},

@@ -14,14 +14,14 @@ import numpy as np
 import xarray as xr
 
 from ardvark.diagnostics.compare.display import SIGNS, TINTS
-from ardvark.diagnostics.compare.psis import khat
+from ardvark.diagnostics.compare.psis import khat_and_error
 from ardvark.diagnostics.compare.reference import reference_quality
-from ardvark.diagnostics.compare.verdict import khat_level
+from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level
 from ardvark.diagnostics.reading import sampling_kind
 from ardvark.diagnostics.relevance.compare import check_fits
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.summary import held_variables
-from ardvark.diagnostics.words import duration, listed, number
+from ardvark.diagnostics.words import duration, listed
 from ardvark.inference.arguments import check_tree
 
 __all__ = ["Shown", "show"]
@@ -137,8 +137,8 @@ def _quality(tree: xr.DataTree) -> list[tuple[str, str, str]]:
 
 
 def _importance(tree: xr.DataTree) -> list[tuple[str, str, str]]:
-    shape = khat(tree)
-    return [] if np.isnan(shape) else [("k-hat", number(float(shape), 2), khat_level(shape))]
+    found = khat_and_error(tree)
+    return [] if np.isnan(found[0]) else [("k-hat", khat_in_words(*found), khat_level(*found))]
 
 
 def _evidence(tree: xr.DataTree) -> list[tuple[str, str, str]]:

@@ -260,7 +260,7 @@ class _Promises:
 
 
 def _state(precision: Array) -> bytes:
-    """What a step leads to, up to the rounding of a warm start."""
+    """Rounded log precisions of the active weights: a key, to see whether a state comes back."""
     with np.errstate(divide="ignore"):
         return (
             np.round(np.log(precision[np.isfinite(precision)]), 6).tobytes()

@@ -332,7 +332,7 @@ class _Search:
             self.mean = np.insert(self.mean, place, 0.0)
 
     def _state(self) -> bytes:
-        """Where a step leads, up to the rounding of the search for the mode."""
+        """Active weights and rounded log precisions: a key, to see whether a state comes back."""
         return np.round(np.log(self.precision[self.active]), 6).tobytes() + self.active.tobytes()
 
     def result(self) -> LogisticArd:

@@ -90,7 +90,7 @@ def parallel(
 
 
 class _Look(NamedTuple):
-    """Cavities and tilted moments under one q, and the full update they ask for."""
+    """Cavities and tilted moments under one q, and the full update that follows."""
 
     posterior: Posterior
     change: float

@@ -172,7 +172,7 @@ def _compiled[F: Callable[..., Any]](function: F) -> F:
 
 
 def _compiled_loosely[F: Callable[..., Any]](function: F) -> F:
-    """Sums may be taken in any order, so that they vectorise."""
+    """Compile with sums in any order, so that they vectorise."""
     loose = {"reassoc", "contract"}
     return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath=loose)(function))
 

@@ -121,7 +121,7 @@ def _gradient(total: Any, free: list[Any]) -> list[Any]:
 
 
 class Chart:
-    """The way between θ and φ: of the named hyperparameters, the others held at `known`."""
+    """The map between θ and φ, for the named hyperparameters; the others are fixed at `known`."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ def gamma_conditionals(
 
 
 def _is_gamma(latent: LatentGaussian, variable: Any) -> bool:
-    """Whether every term that holds the variable has the form of a Gamma; no potential may."""
+    """Whether every term that contains the variable has the form of a Gamma; no potential may."""
     potentials = {potential.name for potential in latent.model.potentials}
     terms = {n: t for n, t in latent.reading.terms.items() if depends(t, [variable])}
     if potentials & set(terms):

@@ -51,7 +51,7 @@ class Part:
 
 
 class Targets:
-    """What the members are to reach, and the shapes of nodes on the way."""
+    """The targets that members must reach, and the shapes of the nodes between."""
 
     def __init__(self, model: Any, start: Mapping[str, Any], predictor: str | None) -> None:
         self.model, self.start, self.predictor = model, start, predictor

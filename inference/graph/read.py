@@ -1,4 +1,4 @@
-"""Read a `pm.Model` as a Gaussian block times scalar sites, or say why it is none.
+"""Read a `pm.Model` as a Gaussian block times scalar sites, or say why it cannot be read as one.
 
     p(w, t | θ) = N(w; m0, P0^-1) · Π_n site_n(a_n' w + o_n)
 

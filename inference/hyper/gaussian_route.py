@@ -51,7 +51,7 @@ class Noise(NamedTuple):
 
 
 def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
-    """How the graph holds its noise, or None if its sites are not Gaussian with one noise."""
+    """The noise parameter of the graph, or None if its sites are not Gaussian with one noise."""
     start = latent.initial_theta()
     inputs = dict(zip(latent.hyper, latent.reading.theta, strict=True))
     names = [n for n in rest if depends(latent.reading.cut, [inputs[n]])]

@@ -94,7 +94,7 @@ class Mixture(NamedTuple):
 
 
 class Nested:
-    """The density of φ, with everything that was found on the way."""
+    """The density of φ, with every fit made so far."""
 
     def __init__(self, latent: LatentGaussian, method: Approximation, tick: Tick) -> None:
         self.latent, self.tick = latent, tick
@@ -182,7 +182,7 @@ class Nested:
         return node if np.isfinite(node.log_density) else None
 
     def run(self, settings: Integrated, rng: np.random.Generator) -> Mixture:
-        """Find the mode, integrate around it, and look back."""
+        """Find the mode, integrate around it, and check the result."""
         start = self.chart.to_line(self.latent.initial_theta())
         mode = find_mode(self.objective, start, rng)
         if mode is None:

@@ -96,14 +96,17 @@ def fit_integrated(
     if latent.sparse is not None and latent.n_weights > _LARGE:
         tick("means and variances of all weights")
         found = _marginals(latent, settings, mixture)
-        groups["fit"] = groups["fit"].assign({n: ("weight", v) for n, v in found.items()})
+        named = groups["fit"].assign_coords(weight=list(latent.weight_names))
+        groups["fit"] = named.assign({n: ("weight", v) for n, v in found.items()})
     return groups, Facts(
         hyper="integrated",
         caption=TREATMENTS["integrated"] + _more(hyper, improper),
         weights=latent.weights,
         problems=[f"hyperparameters: {problem}" for problem in mixture.problems],
-        caution="; ".join(filter(None, ("" if mended else accuracy(own, tail.k_hat), fewer))),
-        extra={"k_hat": tail.k_hat},
+        caution="; ".join(
+            filter(None, ("" if mended else accuracy(own, tail.k_hat, tail.error), fewer))
+        ),
+        extra={"k_hat": tail.k_hat, "k_hat_se": tail.error},
     )
 
 

@@ -1,7 +1,7 @@
-"""The density of a model in machine code, and the way between its x and the graph's variables.
+"""The density of a model in machine code, and the map between its x and the graph's variables.
 
 `joint_parts.py` makes a `Joint` of a reading: weights and hyperparameters φ in one vector x, some
-precisions integrated out. Here are its two doors, and the check that both pass: `differs` holds the
+precisions integrated out. Here are its two uses, and the check that both pass: `differs` holds the
 density against PyMC's own, compiled from the graph that the user wrote and by nothing of ours.
 """
 
@@ -38,7 +38,7 @@ class Uncompiled(Exception):
 
 
 class Piece(NamedTuple):
-    """Where a variable stands in x, its shape, and whether x holds its logarithm."""
+    """The position of a variable in x, its shape, and whether x has its logarithm."""
 
     at: slice
     shape: tuple[int, ...]

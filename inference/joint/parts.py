@@ -247,7 +247,7 @@ class _Found:
         ), row_at
 
     def _groups(self) -> tuple[Groups, float]:
-        """Precisions that are integrated out, and the logarithms that do not hold x."""
+        """Precisions that are integrated out, and the logarithms that do not depend on x."""
         shape, rate, gamma = np.zeros((3, 0))
         for name, part in self.integrated.items():
             numbers = numbers_of_prior(self.latent, name)

@@ -94,10 +94,14 @@ _ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 
 @njit(cache=True, error_model="numpy", fastmath=_ANY_ORDER)
-def _predictor(projection, z, offset):  # type: ignore[no-untyped-def]
+def _predictor(rows, z):  # type: ignore[no-untyped-def]
     """A z + o."""
+    projection, thin = rows.projection, rows.thin
     n, d = projection.shape
-    eta = offset.copy()
+    eta = rows.offset.copy()
+    for i in range(len(thin.start) - 1):
+        for k in range(thin.start[i], thin.start[i + 1]):
+            eta[i] += thin.value[k] * z[thin.at[k]]
     fours = n - n % 4
     for i in range(0, fours, 4):
         a, b, c, e = 0.0, 0.0, 0.0, 0.0
@@ -119,10 +123,14 @@ def _predictor(projection, z, offset):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=_ANY_ORDER)
-def _pulled_back(projection, slope):  # type: ignore[no-untyped-def]
+def _pulled_back(rows, slope):  # type: ignore[no-untyped-def]
     """A' slope."""
+    projection, thin = rows.projection, rows.thin
     n, d = projection.shape
     found = np.zeros(d)
+    for i in range(len(thin.start) - 1):
+        for k in range(thin.start[i], thin.start[i + 1]):
+            found[thin.at[k]] += thin.value[k] * slope[i]
     fours = n - n % 4
     for i in range(0, fours, 4):
         a, b, c, e = slope[i], slope[i + 1], slope[i + 2], slope[i + 3]
@@ -219,14 +227,14 @@ def _add_sites(rows, eta, u, at):  # type: ignore[no-untyped-def]
 def _add_rows(rows, link, x, u, at, gradient):  # type: ignore[no-untyped-def]
     """Log likelihood; like `_add_normals`."""
     z = _scaled(rows.columns, u, x)
-    eta = _predictor(rows.projection, z, rows.offset)
+    eta = _predictor(rows, z)
     if link == LOGISTIC:
         value = add_log_sigmoid(eta)
     elif link == PROBIT:
         value = add_log_cdf(eta)
     else:
         value = _add_sites(rows, eta, u, at)
-    force = _pulled_back(rows.projection, eta)
+    force = _pulled_back(rows, eta)
     for j in range(len(z)):
         level = rows.columns[j]
         if level >= 0:
@@ -255,7 +263,7 @@ def _evaluate(density, x, gradient):  # type: ignore[no-untyped-def]
     return value
 
 
-# ------------------------------------------------------------------------------------- its doors
+# ------------------------------------------------------------------------- functions for callers
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -278,7 +286,7 @@ def _log_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     found = np.empty((len(x), len(rows.code)))
     for i in range(len(x)):
         u = _levels(density, x[i])
-        eta = _predictor(rows.projection, _scaled(rows.columns, u, x[i]), rows.offset)
+        eta = _predictor(rows, _scaled(rows.columns, u, x[i]))
         for n in range(len(eta)):
             row = row_of(rows.table, n)
             if rows.noise[n] >= 0:
@@ -295,7 +303,7 @@ def _split_rows(sizes, whole, real, x):  # type: ignore[no-untyped-def]
     line, factor = np.empty((2, len(x), len(rows.code)))
     for i in range(len(x)):
         u = _levels(density, x[i])
-        eta = _predictor(rows.projection, _scaled(rows.columns, u, x[i]), rows.offset)
+        eta = _predictor(rows, _scaled(rows.columns, u, x[i]))
         if density.link == LOGISTIC:
             split_sigmoid(eta, factor[i], line[i])
         else:
@@ -353,7 +361,7 @@ _REAL: Any = types.CPointer(types.float64)  # type: ignore[no-untyped-call]
 def LOG_DENSITY(size, x_at, gradient_to, value_to, address):  # type: ignore[no-untyped-def]
     """Log density and gradient for nutpie; `address` is that of a `Packed.address`."""
     blocks = carray(address, 3, np.int64)
-    sizes = carray(_pointer(blocks[0]), 11, np.int64)
+    sizes = carray(_pointer(blocks[0]), 14, np.int64)
     whole = carray(_pointer(blocks[1]), sizes[8], np.int64)
     real = carray(_pointer(blocks[2]), sizes[9], np.float64)
     x, gradient = carray(x_at, size), carray(gradient_to, size)

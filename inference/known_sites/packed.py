@@ -17,6 +17,7 @@ from ardvark.inference.sites.arrays import Array
 __all__ = ["Groups", "JointDensity", "Normals", "Packed", "Rows", "Singles", "Sparse", "pack"]
 
 Indices = NDArray[np.int64]
+THIN = 0.1  # share of entries that are not zero, up to which they are taken one by one
 
 
 class Sparse(NamedTuple):
@@ -27,8 +28,14 @@ class Sparse(NamedTuple):
     value: Array
 
 
+NOTHING = Sparse(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
 class Rows(NamedTuple):
-    """Sites of eta = A z + o, their noise levels (-1 = none), and the levels of the columns."""
+    """Sites of eta = A z + o, their noise levels (-1 = none), and the levels of the columns.
+
+    A is `projection`; in a packed density it is `thin` where few of its entries are not zero.
+    """
 
     projection: Array
     offset: Array
@@ -36,6 +43,7 @@ class Rows(NamedTuple):
     table: Array
     noise: Indices
     columns: Indices
+    thin: Sparse = NOTHING
 
 
 class Singles(NamedTuple):
@@ -86,7 +94,7 @@ class Packed(NamedTuple):
 
     @property
     def address(self) -> Indices:
-        """What `LOG_DENSITY` is told: three addresses. The blocks must outlive their use."""
+        """The argument of `LOG_DENSITY`: three addresses. The blocks must outlive their use."""
         return np.array([block.ctypes.data for block in self], dtype=np.int64)
 
 
@@ -107,22 +115,36 @@ def _standardised(rows: Rows) -> tuple[Rows, int]:
     return rows, -1
 
 
+def _thinned(rows: Rows) -> Rows:
+    """The projection row by row, if so few of its entries are not zero that this is faster."""
+    n, d = rows.projection.shape
+    i, j = np.nonzero(rows.projection)
+    if len(i) > THIN * n * d:
+        return rows
+    thin = Sparse(np.searchsorted(i, np.arange(n + 1)), j, rows.projection[i, j])
+    return rows._replace(thin=thin, projection=np.zeros((0, d)))
+
+
 def pack(density: JointDensity) -> Packed:
     """Put the arrays of a density side by side, in the order of `unpacked`."""
     rows, singles, normals, groups, levels, shift, constant, _ = density
     rows, link = _standardised(rows)
+    rows = _thinned(rows)
     whole = [
         rows.code, rows.noise, rows.columns, singles.at, singles.code, normals.matrix.start,
         normals.matrix.at, normals.level, normals.group, levels.start, levels.at,
+        rows.thin.start, rows.thin.at,
     ]  # fmt: skip
     real = [
         rows.projection, rows.offset, rows.table, singles.table, normals.matrix.value,
-        normals.mean, normals.precision, *groups, levels.value, shift, constant,
+        normals.mean, normals.precision, *groups, levels.value, shift, rows.thin.value, constant,
     ]  # fmt: skip
-    sizes = [*rows.projection.shape, singles.at.size, normals.mean.size, normals.matrix.at.size]
+    columns = rows.projection.shape[1]
+    sizes = [len(rows.code), columns, singles.at.size, normals.mean.size, normals.matrix.at.size]
     sizes += [groups.shape.size, shift.size, levels.at.size]
     blocks = [np.concatenate([np.ravel(part) for part in parts]) for parts in (whole, real)]
-    sizes += [*map(len, blocks), link]
+    sizes += [*map(len, blocks), len(rows.projection), len(rows.thin.start), rows.thin.at.size]
+    sizes += [link]
     return Packed(np.array(sizes), blocks[0].astype(np.int64), blocks[1])
 
 
@@ -149,7 +171,8 @@ def unpacked(sizes, whole, real):  # type: ignore[no-untyped-def]
     group, whole = _cut(whole, r)
     level_start, whole = _cut(whole, u + 1)
     level_at, whole = _cut(whole, s)
-    projection, real = _cut(real, n * d)
+    thin_start, thin_at = _cut(whole, sizes[11])
+    projection, real = _cut(real, sizes[10] * d)
     offset, real = _cut(real, n)
     table, real = _cut(real, 8 * n)
     single_table, real = _cut(real, 8 * k)
@@ -160,11 +183,15 @@ def unpacked(sizes, whole, real):  # type: ignore[no-untyped-def]
     rate, real = _cut(real, g)
     size, real = _cut(real, g)
     level_value, real = _cut(real, s)
-    shift, constant = _cut(real, u)
+    shift, real = _cut(real, u)
+    thin_value, constant = _cut(real, sizes[12])
     return JointDensity(
-        Rows(projection.reshape((n, d)), offset, code, table.reshape((n, 8)), noise, columns),
+        Rows(
+            projection.reshape((sizes[10], d)), offset, code, table.reshape((n, 8)), noise, columns,
+            Sparse(thin_start, thin_at, thin_value),
+        ),
         Singles(single_at, single_code, single_table.reshape((k, 8))),
         Normals(Sparse(row_start, row_at, row_value), mean, precision, level, group),
         Groups(shape, rate, size),
-        Sparse(level_start, level_at, level_value), shift, constant, sizes[10],
+        Sparse(level_start, level_at, level_value), shift, constant, sizes[13],
     )  # fmt: skip

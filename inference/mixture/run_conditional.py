@@ -9,7 +9,7 @@ the coefficients of an input outside the subset come from their prior.
 
 | group | here |
 |---|---|
-| `sample_stats` | `n_inputs` by draw; `log_t` of each draw's labels; `tried`, `accepted` by (move, size); `power`, `swaps` |
+| `sample_stats` | `n_inputs` by draw; `log_t` of each draw's labels; `tried`, `accepted` by (move, size); `power`, `tilt` (log of a rung's λ over λ), `swaps` |
 | `fit` | `inclusion` with its error |
 
 `conditional_evidence` is a second route to the same posterior for few rows: the mean of
@@ -109,6 +109,7 @@ def _counts(chains: list[ConditionalChain], draws: int) -> xr.Dataset:
     return jump_counts(moves, MOVES).assign(
         log_t=(("chain", "draw"), log_t[:, thin - 1 :: thin][:, :draws]),
         power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
+        tilt=(("chain", "rung"), np.stack([chain.tilts for chain in chains])),
         swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
     )
 

@@ -225,7 +225,7 @@ class _Way:
         return end
 
     def _with_scales_held(self, u: Array) -> Array:
-        """Where a climb in κ_a alone leads."""
+        """The end of a short climb in κ_a alone."""
         free = self.process.free
         moved = np.repeat([s.name == "kappa_a" for s in free], [s.typical.size for s in free])
         low, high = (np.where(moved, side, u) for side in self.bounds)
@@ -249,7 +249,7 @@ def _followed(way: _Way, u: Array, watch: Watch | None = None) -> End:
 
 
 def _near(way: _Way, start: tuple[int, Array], watch: Watch | None = None) -> End:
-    """Lead a start near its optimum on few rows, and look at all rows there."""
+    """Climb from a start on few rows, then a few steps on all of them."""
     watched = replace(way, watch=watch)
     some = watched.on_some(start[0])
     u = some.alive(start[1], some.along_ramp).u

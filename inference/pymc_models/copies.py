@@ -36,6 +36,7 @@ __all__ = [
     "private_copy",
     "put_data",
     "require_one_length",
+    "rows_fit",
     "without_starts",
 ]
 
@@ -130,6 +131,22 @@ def require_one_length(own: Any) -> None:
                     f"data: {first} has {known} values along the dim {dim!r}, {variable.name} has "
                     f"{length}: give new values of both"
                 )
+
+
+def rows_fit(own: Any) -> bool:
+    """Whether every observed variable can be drawn, and has the shape of its data."""
+    for rv in own.observed_RVs:
+        try:
+            with quick():
+                drawn = np.shape(pm.draw(rv, random_seed=0))
+                held = tuple(own.rvs_to_values[rv].shape.eval())
+        except NotImplementedError:  # a distribution without a generator is not judged
+            continue
+        except ValueError:  # shapes that do not go together
+            return False
+        if drawn != held:
+            return False
+    return True
 
 
 def copy_data(source: Any, target: Any) -> None:

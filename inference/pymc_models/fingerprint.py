@@ -81,7 +81,7 @@ def _of_labels(labels: Iterable[Any]) -> str:
 
 
 def fingerprint(model: Any) -> dict[str, Any]:
-    """Tell what a model is and which data it holds now."""
+    """Fingerprint of a model and of the data that it holds now."""
     observed = {rv.name: observed_values(model, rv) for rv in model.observed_RVs}
     rows = next((len(v) for v in observed.values() if v is not None and v.ndim), 0)
     return {
@@ -189,7 +189,7 @@ def _of_leaf(value: Any) -> str:
 
 
 def _print_of(tree: xr.DataTree) -> dict[str, Any]:
-    """The fingerprint of a tree; of one that was made elsewhere, what its data tell."""
+    """The fingerprint of a tree; for one made elsewhere, what its data imply."""
     if "fingerprint" in tree.attrs:
         return dict(json.loads(tree.attrs["fingerprint"]))
     if "observed_data" not in tree.children:

@@ -1,4 +1,4 @@
-"""A user's own model at the public doors: a `pm.Model`, or a model of bambi, which has one inside.
+"""A user's own model as an argument: a `pm.Model`, or a bambi model, which contains one.
 
 bambi keeps its graph in `model.backend.model` once `model.build()` has made it. It is recognised by
 these two names and never imported.

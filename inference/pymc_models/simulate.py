@@ -1,4 +1,4 @@
-"""Draws from a model's prior and of its data, and what a point of the posterior is summed up by.
+"""Draws from a model's prior and of its data, and the scalar summaries of a point.
 
 Simulation-based calibration needs many data sets of one graph: everything is compiled once, every
 replication has a seed of its own, and simulated data take the place of the observed ones in the

@@ -7,11 +7,17 @@
 | random walk               | v_0 - μ_0, v_t - v_(t-1) - μ            | 1/σ_0², 1/σ²   |
 | autoregression            | v_0 - μ_0, ..., v_t - c - Σ ρ_l v_(t-l) | 1/σ_0², 1/σ²   |
 | ICAR                      | v_i - v_j of neighbours; Σ v            | 1/σ²; 1/(s n)² |
+| CAR                       | v_i - μ_i; its differences over edges   | τ(1-α)d_i; τα  |
 | MvNormal(μ, Σ), any batch | L⁻¹ (v - μ),  Σ = L L'                  | 1              |
 
 A Normal is not here: its rows v - μ and weights 1/σ² are those of any member with an sd. Of ICAR,
 with n nodes in one piece, |P| is known: the field's Laplacian has the eigenvector 1 of eigenvalue
-0, and n times the determinant of a minor is the product of the others (Kirchhoff).
+0, and n times the determinant of a minor is the product of the others (Kirchhoff). Of CAR, with W
+the neighbours and D their numbers d, the precision is τ (D - αW), and
+
+    log |D - αW| = Σ log d_i + Σ log(1 - α λ_i),   λ eigenvalues of D^-1/2 W D^-1/2
+
+found once. A negative α gives edges a negative weight, which the precision J'WJ may have.
 """
 
 from __future__ import annotations
@@ -21,11 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, tril
 
 __all__ = ["PriorRows", "own_params", "prior_rows"]
 
 _LARGEST_FACTOR = 500  # of a covariance whose inverse root is full
+_MOST_PLACES = 3000  # of CAR, whose eigenvalues take their cube: ten seconds
 
 
 class PriorRows(NamedTuple):
@@ -46,7 +53,7 @@ def own_params(rv: Any) -> list[Any]:
     if name == "AutoRegressiveRV":
         rho, sigma, start = inputs[:3]
         return [rho, sigma, *_normal(start)]
-    if name in ("ICARRV", "MvNormalRV"):
+    if name in ("ICARRV", "CARRV", "MvNormalRV"):
         return list(rv.owner.op.dist_params(rv.owner))
     return []
 
@@ -69,6 +76,8 @@ def prior_rows(rv: Any, params: list[Any], value: Any, shape: tuple[int, ...]) -
         return _autoregression(rv.owner.op, params, value, shape[0])
     if name == "ICARRV" and isinstance(params[0], Constant):
         return _field(np.asarray(params[0].data), params[1], params[2], value)
+    if name == "CARRV" and len(shape) == 1 and isinstance(params[1], Constant):
+        return _proper_field(params, value)
     if name == "MvNormalRV" and shape[-1] <= _LARGEST_FACTOR:
         mean, covariance = params
         while covariance.ndim > 2 and covariance.type.broadcastable[0]:
@@ -125,6 +134,26 @@ def _field(W: Any, sigma: Any, zero_sum: Any, value: Any) -> PriorRows | None:
     own = -0.5 * np.log(2.0 * np.pi) - pt.log(spread)  # PyMC's log density at v = 0
     excess = own - 0.5 * log_det + 0.5 * n * np.log(2.0 * np.pi)
     return PriorRows(residual, weight, log_det, excess)
+
+
+def _proper_field(params: list[Any], value: Any) -> PriorRows | None:
+    mean, W, alpha, tau = params[:4]
+    if alpha.ndim or tau.ndim or W.ndim != 2 or W.data.shape[0] > _MOST_PLACES:
+        return None
+    neighbours = csr_array(W.data).astype(float)
+    count = np.asarray(neighbours.sum(axis=0)).ravel()
+    if not np.all(count > 0):
+        return None
+    root = count**-0.5
+    eigenvalues = np.linalg.eigvalsh(root[:, None] * neighbours.toarray() * root)
+    node, other = tril(neighbours, -1).nonzero()
+    n, tau, alpha = len(count), tau.astype("float64"), alpha.astype("float64")
+    deviation = value - mean
+    residual = pt.concatenate([deviation, deviation[node] - deviation[other]])
+    weight = pt.concatenate([tau * (1.0 - alpha) * count, pt.broadcast_to(tau * alpha, node.shape)])
+    own = 0.5 * (n * pt.log(tau) + pt.log1p(-alpha * eigenvalues).sum())  # PyMC's, at v = μ
+    log_det = 2.0 * own + np.log(count).sum()
+    return PriorRows(residual, weight, log_det, own - 0.5 * log_det + 0.5 * n * np.log(2.0 * np.pi))
 
 
 def _multivariate(mean: Any, covariance: Any, value: Any, shape: tuple[int, ...]) -> PriorRows:

@@ -1,4 +1,4 @@
-"""Machine code in threads of its own, so that Ctrl-C ends it.
+"""Machine code in separate threads, so that Ctrl-C stops it.
 
 Python handles a signal in its main thread alone, and there only between two of its own
 instructions: machine code that runs there sees no signal until it returns. So whatever takes long
@@ -46,7 +46,7 @@ type Watch = NDArray[np.int64]
 
 
 class Stopped(Exception):
-    """Raised in a thread that was told to leave."""
+    """Raised in a thread that was asked to stop."""
 
 
 class _Interrupt(BaseException):

@@ -1,4 +1,4 @@
-"""Chains that go on until their checks pass: when they are looked at.
+"""Chains that go on until their checks pass: when the checks are made.
 
     looks at n, 1.5 n, 1.5² n, ... draws of each chain, the last one at the budget
 

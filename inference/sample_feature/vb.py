@@ -99,7 +99,7 @@ class Ascent:
         self._look_again()
 
     def _look_again(self) -> None:
-        """Take the cheaper way to the moments of Phi for what is in the model."""
+        """Choose the cheaper computation of the moments of Phi for what is in the model."""
         self.moments = moments_of(self.basis, self.state.samples, self.state.features, self.memory)
         self.seen = self.moments.by_lam(self.state.w)
 

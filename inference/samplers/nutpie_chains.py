@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 
 def run_nutpie(compiled: Any, asked: Asked, seed: int) -> xr.DataTree:
-    """Sample what nutpie has compiled, or what was made to look so."""
+    """Sample a model compiled by nutpie, or an object with the same interface."""
     import nutpie
 
     draw: Any = asked.background or nutpie.sample

@@ -175,7 +175,7 @@ def _in_machine_code(model: Any, settings: NUTS, site_model: SiteModel | None) -
 def _sample(
     route: MachineCode | Graph, model: Any, var_names: Sequence[str] | None, job: _Job
 ) -> SamplerDraws:
-    """Draw, look, and go on if the chains are to be drawn until they have converged."""
+    """Draw; go on until the chains have converged if that was requested."""
     settings = job.settings
     lengths = looks_at(job.draws, settings.until, settings.most_draws)
     options: dict[str, Any] = {

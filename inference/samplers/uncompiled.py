@@ -41,7 +41,7 @@ LOOKED_AT = 3  # draws of each chain that are held against PyMC's density: first
 
 
 class MachineCode:
-    """A density in machine code, ready to be sampled: nutpie is told its address."""
+    """A density in machine code, ready to be sampled: nutpie gets its address."""
 
     def __init__(
         self,

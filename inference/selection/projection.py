@@ -45,7 +45,7 @@ class Projected(NamedTuple):
 
 
 class Submodels(Protocol):
-    """What the path asks of a likelihood."""
+    """What the path needs of a likelihood."""
 
     def project(self, columns: Array) -> Projected:
         """Project every draw onto some columns."""

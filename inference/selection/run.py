@@ -1,4 +1,4 @@
-"""The door to feature selection: a table with names in, a ranking and a path of subsets out."""
+"""The entry to feature selection: a table with names in, a ranking and a path of subsets out."""
 
 from __future__ import annotations
 

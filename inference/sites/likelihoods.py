@@ -49,7 +49,7 @@ class Derivatives(NamedTuple):
 
 
 class Sites(Protocol):
-    """What an inference rule may ask of the likelihood."""
+    """What an inference rule needs of the likelihood."""
 
     def log(self, eta: Array, /) -> Array:
         """Log site at eta (..., N)."""

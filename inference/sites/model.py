@@ -71,7 +71,7 @@ class SiteModel:
         return False
 
     def prior(self) -> "Prior":
-        """The prior on the weights; a caller that asks it again and again keeps it."""
+        """The prior on the weights, computed at each call: keep it to use it again."""
         return Prior(self)
 
     def predictor(self, weights: Array) -> Array:

@@ -149,7 +149,7 @@ class Posterior(ABC):
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the weights (d, d): only made when asked for."""
+        """Covariance of the weights (d, d), computed on first use."""
         on = self.prior.on
         covariance = np.zeros((on.size, on.size))
         block = self._covariance_times(np.eye(int(on.sum())))

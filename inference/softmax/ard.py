@@ -90,7 +90,7 @@ def ascend(
     tolerance: float,
     max_steps: int,
 ) -> tuple[Array, bool]:
-    """Maximise over logs: where it ended, and whether it had settled there."""
+    """Maximise over logarithms: the end, and whether it converged."""
 
     def minus(x: Array) -> tuple[float, Array]:
         value, gradient = value_and_gradient(x)

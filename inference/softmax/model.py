@@ -72,7 +72,7 @@ class SoftmaxModel:
 
 
 class Space(Protocol):
-    """What a fit asks of either."""
+    """What a fit needs of either space."""
 
     half_log_det: float
 
@@ -217,7 +217,7 @@ def eta_covariance(projection: Array, on: Mask, covariance: Array) -> Array:
 
 
 def the_space(model: SoftmaxModel, space: str) -> Callable[[Array], Space]:
-    """Give the space that was asked for, or the cheaper one, as a function of the chances."""
+    """The requested space, or the cheaper one, as a function of the probabilities."""
     rows, (classes, _) = len(model.projection), model.precision.shape
     active = int(model.on.sum())
     in_weights = active**3 / 3 + rows * active**2 < 3.0 * classes * rows**3

@@ -1,4 +1,4 @@
-"""Softmax models through the door of `fit` and `predict`: approximations, samplers, probabilities.
+"""Softmax models in `fit` and `predict`: approximations, samplers, probabilities.
 
 An answer of "one against the rest" is no posterior of the graph's softmax: `eta` of a class is then
 the log odds of it against all others, and its probabilities are 1/(1 + exp(-eta)) divided by their
@@ -88,7 +88,7 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
 
 
 def _as_latent(reading: SoftmaxReading) -> Any:
-    """A reading has what these functions ask a reading of sites for: names, dims, `split`."""
+    """A reading with what these functions need of a reading of sites: names, dims, `split`."""
     return reading
 
 

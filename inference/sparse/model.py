@@ -161,7 +161,11 @@ class SparseModel(SiteModel):
     layout: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse shapes that do not fit and weights that are not positive."""
+        """Refuse shapes that do not fit and weights that are not finite.
+
+        A weight may be negative, as the edges of a field whose neighbours repel each other have it:
+        a prior that has no density for it is refused where it is factorised.
+        """
         (size, d), m = self.rows.shape, len(self.weight)
         if self.projection.shape != (size - m, d) or self.shift.shape != (size,):
             raise ValueError(
@@ -169,8 +173,8 @@ class SparseModel(SiteModel):
                 f"({size - m}, {d}) and shift ({size},); found {self.projection.shape} and "
                 f"{self.shift.shape}"
             )
-        if not (np.isfinite(self.weight).all() and np.all(self.weight > 0)):
-            raise ValueError("precisions of a sparse prior must be positive and finite")
+        if not np.isfinite(self.weight).all():
+            raise ValueError("precisions of a sparse prior must be finite")
 
     @property
     def sparse(self) -> bool:

@@ -144,7 +144,7 @@ class SubsetJump(OwnStep):
         return state, [stats]
 
     def propose_subset(self, subset: Any) -> tuple[str, Any]:
-        """Give a move and where it leads; the way back is as likely."""
+        """Propose a move and its end; the reverse move has the same probability."""
         new = subset.copy()
         if self.rng.random() >= EXCHANGES:
             j = self.rng.integers(len(subset))

@@ -1,6 +1,6 @@
 """Subset models by reversible jump and by enumeration, and what they predict.
 
-The graph is taken at its word: the card says which priors the builder wrote, and a graph that has
+Priors are not read from the graph: the card says which ones the builder wrote, and a graph that has
 been added to since is refused. The data are the graph's present ones.
 
 | model | weights | how |

@@ -99,7 +99,7 @@ def weigh_subsets(problem: Subsets, link: str, seed: int) -> Weighed:
 
 
 def ep_evidences(problem: Subsets, link: str, found: Weighed) -> Array:
-    """Log evidences by EP with its correction, of the subsets that hold probability; else NaN."""
+    """Log evidences by corrected EP, of subsets with probability above `HELD`; else NaN."""
     assert problem.slab == FIXED
     sites = (ProbitSites if link == "probit" else LogitSites)(problem.t)
     values = np.full(len(found.log_evidence), np.nan)

@@ -134,7 +134,7 @@ class ProbitRows:
 
 
 class Noise(Protocol):
-    """What is believed of the noise precision."""
+    """The variational posterior of the noise precision, or its known value."""
 
     @property
     def mean(self) -> float:

@@ -5,7 +5,8 @@
 
 Logit GLMMs with an intercept, two fixed effects and ten rows for each effect: `one_way` has one
 grouping factor of so many effects, `crossed` a second of a tenth as many. Each measurement is a
-process of its own, so that its peak memory is its own.
+process of its own, so that its peak memory is its own; with `--turns 3` all take their turn three
+times. statsmodels may live in another Python, named by STATSMODELS_PYTHON.
 
 | measurement    | what it is                                                                    |
 |----------------|-------------------------------------------------------------------------------|
@@ -14,6 +15,7 @@ process of its own, so that its peak memory is its own.
 |                | the function that lme4 and glmmTMB maximise                                   |
 | `integrated`   | `av.fit(model, av.Laplace(hyper=av.Integrated()))`, reading and draws included|
 | `ep`, `nuts`   | the same by EP, and by NUTS() with 300 draws of two chains                    |
+| `nutpie`       | nutpie on the graph as PyMC compiles it, 300 draws of two chains              |
 
 Rows go to `studies/results/large.json`, the table of it to `docs/large_models_table.md`.
 """
@@ -38,12 +40,12 @@ import numpy as np
 
 from ardvark.studies.speed import record
 
-__all__ = ["PAGE", "PATH", "exponents", "table"]
+__all__ = ["PAGE", "PATH", "build", "data", "exponents", "page", "table"]
 
 PATH = Path(__file__).parents[1] / "results" / "large.json"
 PAGE = Path(__file__).parents[2] / "docs" / "large_models_table.md"
-PEERS = ("glmmTMB", "lme4")
-MEASUREMENTS = ("gradient", "likelihood", "integrated", "ep", "nuts")
+PEERS = ("glmmTMB", "lme4", "statsmodels")
+MEASUREMENTS = ("gradient", "likelihood", "integrated", "ep", "nuts", "nutpie")
 TRUTH = {"fixed": [0.3, 0.5, -0.4], "sds": [0.7, 0.5]}
 HEAD = """# Many effects, measured
 
@@ -53,8 +55,10 @@ a tenth as many effects, `walk` is a Poisson series. CPU seconds of one thread, 
 its own; reading (a graph to arrays, once) apart, but in the time of "integrated", which is a whole
 fit with its draws. "gradient" is one evidence with its gradient, "likelihood" the maximum of
 Laplace's likelihood over fixed effects and sds: the function that lme4 and glmmTMB maximise, so
-that its value can be compared. Growth is the exponent of the seconds in the number of effects,
-over the two largest sizes measured. GB is the peak of the process.
+that its value can be compared. nutpie draws 300 of each of two chains, and its compiling is under
+reading; statsmodels is its variational Bayes of a binomial mixed model. Growth is the exponent of
+the seconds in the number of effects, over the two largest sizes measured. GB is the peak of the
+process.
 """
 KEYS = ("task", "effects", "contestant")
 
@@ -116,6 +120,7 @@ def measure(task: str, effects: int, what: str) -> dict[str, Any]:
         "integrated": _integrated,
         "ep": _integrated_ep,
         "nuts": _nuts,
+        "nutpie": _nutpie,
     }[what](task, effects)
 
 
@@ -180,6 +185,29 @@ def _nuts(task: str, effects: int) -> dict[str, Any]:
     return _integrated(task, effects, av.NUTS())
 
 
+def _nutpie(task: str, effects: int) -> dict[str, Any]:
+    """300 draws of two chains, as many to adapt; compiling counts as reading."""
+    import nutpie
+
+    model = build(task, effects)
+    before = time.process_time()
+    compiled = nutpie.compile_pymc_model(model)
+    reading = time.process_time() - before
+    before = time.process_time()
+    tree = nutpie.sample(
+        compiled, draws=300, tune=300, chains=2, cores=1, seed=1, progress_bar=False
+    )
+    draws = tree["posterior"]
+    names = [name for name in ("s", "r") if name in draws]
+    return {
+        "cpu_seconds": time.process_time() - before,
+        "reading_seconds": reading,
+        "sds": [float(draws[name].mean()) for name in names],
+        "sds_sds": [float(draws[name].std()) for name in names],
+        "memory": _memory(),
+    }
+
+
 def _integrated(task: str, effects: int, method: Any = None) -> dict[str, Any]:
     import ardvark as av
 
@@ -220,7 +248,7 @@ def _integrated(task: str, effects: int, method: Any = None) -> dict[str, Any]:
 
 
 def _peer(package: str, task: str, effects: int, limit: float) -> dict[str, Any]:
-    script = Path(__file__).parent / "peers" / "run_glmm.R"
+    scripts = Path(__file__).parent / "peers"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.csv"
         columns = data(task, effects)
@@ -228,7 +256,10 @@ def _peer(package: str, task: str, effects: int, limit: float) -> dict[str, Any]
             writer = csv.writer(file)
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-        command = ["Rscript", str(script), package, str(path), task]
+        command = ["Rscript", str(scripts / "run_glmm.R"), package, str(path), task]
+        if package == "statsmodels":
+            python = os.environ.get("STATSMODELS_PYTHON", "python3")
+            command = [python, str(scripts / "run_statsmodels.py"), str(path), task]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         try:
             done = subprocess.run(
@@ -240,6 +271,14 @@ def _peer(package: str, task: str, effects: int, limit: float) -> dict[str, Any]
     memory = peak / 1e6 if peak > before else None
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found | {"memory": memory}
+
+
+def _better(row: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The row, or the stored one of an earlier turn if that took less time."""
+    [before] = [r for r in rows if all(r[key] == row[key] for key in KEYS)]
+    seconds = [r.get("cpu_seconds") or float("inf") for r in (row, before)]
+    spent = [*before.get("turns", [before.get("cpu_seconds")]), row.get("cpu_seconds")]
+    return dict(row if seconds[0] <= seconds[1] else before) | {"turns": spent}
 
 
 def _in_a_process(arguments: Sequence[str]) -> dict[str, Any]:
@@ -297,6 +336,53 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + f"\n\n{shared}\n"
 
 
+TRUTH_HEAD = """## Beside what is known
+
+`python -m ardvark.studies.speed.truth lip walk gaussian_walk one_way`: whole fits with the
+hyperparameters integrated, against long NUTS (lip cancer of Scotland by the model of Besag, York
+and Mollié; a walk of counts), Kalman's smoother with both sds on a grid (a walk under noise), and
+quadrature group by group (a logit with one grouping factor, ten rows for each effect). Errors are
+in posterior sds: of a mean, and of the logarithm of an sd; over all elements the root of their mean
+square, then the largest. Noise is the Monte Carlo error of fit and reference together, in the same
+units: an error of its size is none.
+
+Three numbers each: rms, largest, noise.
+
+| task | effects | method | CPU s | GB | evidence - exact | of | mean | sd |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def truth_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Errors of whole fits, one line for each named variable."""
+    lines = []
+    for row in sorted(rows, key=lambda r: (r["task"], r["effects"], r["contestant"])):
+        exact = row["reference"].get("log_evidence")
+        head = [
+            row["task"],
+            str(row["effects"]),
+            row["contestant"],
+            f"{row['cpu_seconds']:.3g}",
+            f"{row['memory']:.2g}",
+            "" if exact is None else f"{row['log_evidence'] - exact:+.3f}",
+        ]
+        for name, e in row["errors"].items():
+            numbers = [
+                f"{e[f'{what}_rms']:.3f}, {e[f'{what}_largest']:.3f}, {e[f'{what}_noise']:.3f}"
+                for what in ("mean", "sd")
+            ]
+            lines.append(f"| {' | '.join([*head, name, *numbers])} |")
+            head = [""] * len(head)
+    return "\n".join(lines) + "\n"
+
+
+def page(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Both tables, from the record and nothing else."""
+    found = table(tables.get("large", []))
+    truth = tables.get("truth", [])
+    return f"{found}\n{TRUTH_HEAD}{truth_table(truth)}" if truth else found
+
+
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(one["task"] == other["task"] and one["contestant"] == other["contestant"])
 
@@ -311,23 +397,29 @@ def main() -> None:
     )
     parser.add_argument("--peers", nargs="*", default=[], choices=PEERS)
     parser.add_argument("--limit", type=float, default=1800.0, help="wall seconds of a peer")
+    parser.add_argument("--turns", type=int, default=1, help="rounds; the least CPU time is kept")
     parser.add_argument("--here", action="store_true", help="in this process, to the screen")
     asked = parser.parse_args()
     if asked.here:
         sys.stdout.write(json.dumps(measure(asked.task, asked.effects[0], asked.measure[0])) + "\n")
         return
     for effects in asked.effects:
-        jobs = [(f"ardvark, {what}", what) for what in asked.measure]
-        for contestant, what in [*jobs, *((peer, peer) for peer in asked.peers)]:
-            load = os.getloadavg()[0]
-            if what in PEERS:
-                found = _peer(what, asked.task, effects, asked.limit)
-            else:
-                found = _in_a_process([asked.task, str(effects), "--measure", what])
-            row = {"task": asked.task, "effects": effects, "contestant": contestant} | found
-            sys.stdout.write(json.dumps(row) + "\n")
-            record.write(PATH, "large", [row], KEYS, load)
-    PAGE.write_text(table(record.read(PATH).get("large", [])))
+        names = {what: f"ardvark, {what}" for what in asked.measure} | {p: p for p in asked.peers}
+        names |= {"nutpie": "nutpie"} if "nutpie" in names else {}
+        for turn in range(asked.turns):
+            for what, contestant in names.items():
+                load, row = os.getloadavg()[0], {"task": asked.task, "effects": effects}
+                if what in PEERS:
+                    found = _peer(what, asked.task, effects, asked.limit)
+                else:
+                    found = _in_a_process([asked.task, str(effects), "--measure", what])
+                row |= {"contestant": contestant} | found
+                sys.stdout.write(json.dumps(row) + "\n")
+                sys.stdout.flush()
+                if turn:
+                    row = _better(row, record.read(PATH)["large"])
+                record.write(PATH, "large", [row], KEYS, load)
+    PAGE.write_text(page(record.read(PATH)))
 
 
 if __name__ == "__main__":

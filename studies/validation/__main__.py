@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from importlib import import_module
@@ -37,6 +38,8 @@ def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
     found = lane.summary(store)
     if not asked.quick:
         command = f"python -m ardvark.studies.validation --lane {name}"
+        if (earlier := asked.results / f"{name}.json").exists():
+            found = lane.joined(found, json.loads(earlier.read_text(encoding="utf-8")))
         if asked.results == RESULTS:
             lane.after(found)
         write_lane(name, found, command, asked.results)

@@ -171,6 +171,25 @@ def summed(found: Any) -> dict[str, Any]:
             entries.append(one)
         else:
             few[case.name] = len(records)
+    return _together(entries, few)
+
+
+def joined(found: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Of each pair the entry with more replications, whichever it says; earlier ones are marked."""
+    origin = {"commit": earlier["commit"], "date": earlier["date"]}
+    by_name = {_name(e): {"origin": origin} | e for e in earlier["entries"]}
+    for e in found["entries"]:
+        if e["replications"] >= by_name.get(_name(e), e)["replications"]:
+            by_name[_name(e)] = e
+    few = {name: count for name, count in found["too_few"].items() if name not in by_name}
+    return dict(found) | _together([by_name[n] for n in CASES if n in by_name], few)
+
+
+def _name(e: Mapping[str, Any]) -> str:
+    return f"{e['model']}/{e['setting']}/{e['method']}/{e['hyper']}"
+
+
+def _together(entries: list[dict[str, Any]], few: dict[str, int]) -> dict[str, Any]:
     tests = sum(e["tests"] for e in entries)
     for e in entries:
         e["calibrated_overall"] = bool(e["uniformity_p"] >= LEVEL / tests)
@@ -194,7 +213,7 @@ def problems(found: Mapping[str, Any]) -> list[str]:
     tests = sum(e["tests"] for e in exact)
     said = []
     for e in exact:
-        name = f"{e['model']}/{e['setting']}/{e['method']}/{e['hyper']}"
+        name = _name(e)
         if e["uniformity_p"] < LEVEL / tests:
             said.append(f"{name}: {e['worst']} has p = {e['uniformity_p']:.2g}")
         if e["failed"]:
@@ -207,7 +226,7 @@ def problems(found: Mapping[str, Any]) -> list[str]:
 
 def write_record(found: Mapping[str, Any]) -> None:
     """Ship what the report shows of each entry, beside the code that shows it."""
-    without = ("tests", "quantities")
+    without = ("tests", "quantities", "origin")
     entries = [{k: v for k, v in e.items() if k not in without} for e in found["entries"]]
     record = {
         "format": FORMAT,
@@ -225,4 +244,4 @@ def patience(experiment: Experiment) -> float:
     return 20.0 / float(experiment.settings["batch"])
 
 
-LANE = Lane("calibration", EXPERIMENTS, summary, problems, write_record, patience, 4.0)
+LANE = Lane("calibration", EXPERIMENTS, summary, problems, write_record, patience, 4.0, joined)

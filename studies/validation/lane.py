@@ -41,6 +41,10 @@ class Lane:
     patience: Callable[[Experiment], float] = field(default=lambda experiment: 0.0)
     """How far n √c of the others may go before an experiment has its first unit."""
     quick_minutes: float = 2.0  # CPU minutes of the quick form
+    joined: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = field(
+        default=lambda found, earlier: dict(found)
+    )
+    """What is found, with what earlier results have more of: a store may be new, the record not."""
 
 
 def stored(experiment: Experiment, store: Store) -> tuple[list[Numbers], float]:

@@ -128,6 +128,27 @@ def test_bad_data_of_the_loop_are_refused(data, message):
         av.fit(model, "ep", draws=5, random_seed=0, data=data)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"y": Y[:39]},
+            r"data\[1\]: y has the shape \(39,\) \(in the model \(40,\)\).*X \(40, 2\)",
+        ),
+        ({"X": X[:, :1], "y": Y}, r"data\[1\]: X has the shape \(40, 1\)"),
+    ],
+)
+def test_data_of_a_wrong_length_are_named(data, message):
+    """No dims: it was an error about reading the graph, or one of NumPy's."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=2)
+        pm.Normal("t", pm.Data("X", X) @ b, 1.0, observed=pm.Data("y", Y))
+    good = {"X": X[:30], "y": Y[:30]}
+    with pytest.raises(av.errors.InputError, match=message):
+        av.fit(model, "laplace", draws=5, random_seed=0, data=[good, data])
+    assert av.fit(model, "laplace", draws=5, random_seed=0, data=[good])[0].attrs["converged"]
+
+
 def test_a_dim_that_grows_is_read_anew():
     group = np.arange(40) % 4
     with pm.Model(coords={"g": range(4)}) as model:

@@ -128,19 +128,35 @@ def autoregression(rng: Any) -> Any:
     return model
 
 
-def field(rng: Any) -> Any:
-    """BYM: an intrinsic field of neighbours on a lattice and effects without structure."""
-    side = int(rng.integers(8, 11))
+def lattice(side: int) -> Any:
+    """Neighbours on a square of so many places a side."""
     place = np.arange(side**2).reshape(side, side)
     W = np.zeros((side**2, side**2), int)
     for one, other in ((place[1:], place[:-1]), (place[:, 1:], place[:, :-1])):
         W[one.ravel(), other.ravel()] = W[other.ravel(), one.ravel()] = 1
+    return W
+
+
+def field(rng: Any) -> Any:
+    """BYM: an intrinsic field of neighbours on a lattice and effects without structure."""
+    side = int(rng.integers(8, 11))
     with pm.Model() as model:
         a = pm.Normal("a", 0.0, 1.0)
         s, r = pm.HalfNormal("s", 1.0), pm.HalfNormal("r", 1.0)
-        phi = pm.ICAR("phi", W=W, sigma=s, zero_sum_stdev=0.01)
+        phi = pm.ICAR("phi", W=lattice(side), sigma=s, zero_sum_stdev=0.01)
         u = pm.Normal("u", 0.0, 1.0, shape=side**2)
         observe(rng, a + phi + r * u, 0.4 * rng.normal(size=side**2), _pick(rng))
+    return model
+
+
+def proper_field(rng: Any) -> Any:
+    """A proper field of neighbours, whose mean is a weight; neighbours may repel each other."""
+    side = int(rng.integers(8, 11))
+    with pm.Model() as model:
+        a, tau = pm.Normal("a", 0.0, 1.0), pm.Gamma("tau", 4.0, 2.0)
+        alpha = pm.Uniform("alpha", -0.9, 0.9, initval=rng.choice([-0.5, 0.6]))
+        phi = pm.CAR("phi", mu=a * np.ones(side**2), W=lattice(side), alpha=alpha, tau=tau)
+        observe(rng, phi, 0.4 * rng.normal(size=side**2), _pick(rng))
     return model
 
 
@@ -187,6 +203,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "walk": walk,
     "autoregression": autoregression,
     "field": field,
+    "proper field": proper_field,
     "heavy tails": heavy_tails,
     "design": design,
 }

@@ -2,12 +2,13 @@
 
 import arviz as az
 import numpy as np
+import pymc as pm
 import pytest
 import xarray as xr
 
 import ardvark as av
 from ardvark.errors import UnsupportedPair
-from ardvark.inference.extend import more_groups
+from ardvark.inference.extend import more_groups, standardised, top_of_prior
 
 rng = np.random.default_rng(20261120)
 X = rng.normal(size=(30, 2))
@@ -70,3 +71,26 @@ def test_an_input_that_is_out_of_the_subset_has_no_prior_density():
     assert (log_prior[~included] == 0).all() and not included.all()
     w = tree["posterior"]["w"].values[included]
     np.testing.assert_allclose(log_prior[included], -0.5 * w**2 - 0.5 * np.log(2 * np.pi))
+
+
+def hierarchy(centred):
+    """Eight groups under a common scale, in either form, and a slope of prior N(0, 1)."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1)
+        slope = pm.Normal("slope")
+        sigma = pm.HalfNormal("sigma", 1)
+        if centred:
+            theta = pm.Normal("theta", 0, tau, shape=8)
+        else:
+            theta = pm.Deterministic("theta", tau * pm.Normal("z", shape=8))
+        pm.Normal("y", theta + slope * np.arange(8.0), sigma, observed=np.zeros(8))
+    return model
+
+
+def test_standardised_effects_are_no_top_of_the_prior():
+    """Both forms are one model, so the same part of the prior is scaled; a slope is no effect."""
+    assert standardised(hierarchy(False)) == {"z": ["tau"]}
+    assert standardised(hierarchy(True)) == {}
+    assert top_of_prior(hierarchy(True)) == ["tau", "slope", "sigma"]
+    assert top_of_prior(hierarchy(False)) == ["tau", "slope", "sigma"]
+    assert top_of_prior(hierarchy(False), ["z"]) == ["z"]  # at a given scale it is the top

@@ -6,8 +6,7 @@ from ardvark.studies.speed import large, record
 
 
 def test_the_page_is_made_of_the_record():
-    rows = record.read(large.PATH)["large"]
-    assert large.PAGE.read_text() == large.table(rows)
+    assert large.PAGE.read_text() == large.page(record.read(large.PATH))
 
 
 def test_growth_is_that_of_the_last_decade():

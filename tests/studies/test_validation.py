@@ -113,6 +113,18 @@ def test_an_entry_accepts_the_right_and_not_the_narrow():
     assert calibration.problems(calibration.summed([(case, records(1.0), 1.0)])) == []
 
 
+def test_a_record_keeps_the_entry_with_more_replications_and_says_of_which_run():
+    case = CASES["ard_classification/probit/nuts/posterior"]
+    few, many = (calibration.summed([(case, records(0.8, n=n), 1.0)]) for n in (30, 300))
+    earlier = {"commit": "abc", "date": "2026-01-01"}
+    kept = calibration.joined(few, many | earlier)["entries"][0]
+    assert kept["replications"] == 300 and kept["origin"] == earlier
+    found = calibration.joined(many, few | earlier)
+    assert found == many  # whichever it says
+    none = calibration.summed([(case, records(1.0, n=5), 1.0)])
+    assert none["too_few"] and calibration.joined(none, many | earlier)["too_few"] == {}
+
+
 # ------------------------------------------------------------------------------- joint tests
 
 
@@ -184,6 +196,11 @@ def test_a_bound_holds_where_it_was_fitted_and_says_where_it_does_not():
     c = certificate.bound(e, i)
     assert np.all(e <= certificate.FLOOR + c * i)
     assert np.any(e > certificate.FLOOR + c / certificate.MARGIN * i * 0.99)
+
+
+def test_the_bound_fails_where_hyperparameters_were_searched_for_on_separable_rows():
+    found = certificate.searched("probit", "laplace")
+    assert certificate.FLOOR + 1.5 * found["mean_shift"] < 0.2 < 0.7 < found["mean_error"]
 
 
 # ------------------------------------------------------------------------------- references

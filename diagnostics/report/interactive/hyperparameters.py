@@ -45,7 +45,7 @@ def hyperparameters_section(case: Case) -> dict[str, Any]:
 
 
 def _curves(here: dict[str, Marginal]) -> dict[str, dict[str, Any]]:
-    """What each method knows of one number."""
+    """What each method says of one number."""
     x = _grid([_few(marginal) for marginal in here.values()])
     found: dict[str, dict[str, Any]] = {}
     for name, marginal in here.items():

@@ -15,7 +15,8 @@ from ardvark.errors import InputError
 
 __all__ = ["calibration_figures", "calibration_part"]
 
-NEAR = 0.02  # coverage of the 90 % interval may be off by this
+NEAR = 0.02  # coverage of the 90 % interval may be off by this ...
+BAND = 2.576  # ... or by so many standard errors: with few replications it is no better known
 DRAWN = 100  # replications: a curve of fewer is mostly noise
 
 
@@ -34,7 +35,7 @@ def calibration_part(case: Case) -> dict[str, Any]:
         }
     here = {facts["method"] for facts in case.facts.values()}
     mine = [e for e in entries if e["method"] in here]
-    off = [e for e in mine if abs(e["coverage_90"] - 0.9) > NEAR]
+    off = [e for e in mine if not _near(e)]
     shares = {
         method: [100 * e["coverage_90"] for e in entries if e["method"] == method]
         for method in dict.fromkeys(e["method"] for e in mine or entries)
@@ -45,12 +46,18 @@ def calibration_part(case: Case) -> dict[str, Any]:
         f"prior of {model}: {coverages}.",
         "level": "warn" if off else "good" if mine else "",
         "entries": entries,
-        "near": NEAR,
+        "near": [_near(e) for e in entries],
+        "band": BAND,
         "version": record["version"],
         "sha256": record["sha256"],
         "command": record["command"],
         "used": sorted(here),
     }
+
+
+def _near(entry: dict[str, Any]) -> bool:
+    """Whether the coverage is as it should be, as far as the replications tell."""
+    return bool(abs(entry["coverage_90"] - 0.9) <= max(NEAR, BAND * entry["coverage_90_se"]))
 
 
 def _model(case: Case) -> str:

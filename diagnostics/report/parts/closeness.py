@@ -50,6 +50,11 @@ def closeness_part(case: Case) -> dict[str, Any]:
         **as_sentences(LEAD, errors_listed(case)),
         "level": worst_level(levels),
         "khat": {name: float(case.own(name)["khat"]) for name in case.trees},
+        "khat_se": {name: float(case.own(name)["khat_se"]) for name in case.trees},
+        "theta": [
+            {"name": n, "against": j, "rows": records(table)}
+            for (n, j), table in case.theta_differences.items()
+        ],
         "joint": [_joint(case, name, reference) for name, reference in case.like.items()],
         "bounds": {name: _bounds(case, name) for name in case.trees if _has_densities(case, name)},
         "densities": list(_by_reference(case)),
@@ -82,11 +87,12 @@ def _joint(case: Case, name: str, reference: str) -> dict[str, Any]:
 def _bounds(case: Case, name: str) -> dict[str, Any]:
     found = bounds(case.trees[name])
     level = "" if found.refused else LEVELS[int(np.searchsorted(D2_LIMITS, found.d2))]
-    return {"khat": float(case.own(name)["khat"]), "level": level, **found._asdict()}
+    khat = {part: float(case.own(name)[part]) for part in ("khat", "khat_se")}
+    return {**khat, "level": level, **found._asdict()}
 
 
 def _short_chains(case: Case) -> list[dict[str, Any]]:
-    """Lower bounds by short chains, if they were asked for; the largest first."""
+    """Lower bounds by short chains, if requested; the largest first."""
     found: list[dict[str, Any]] = []
     for name, tree in case.trees.items() if case.taddaa and case.model is not None else ():
         if not _has_densities(case, name):

@@ -1,4 +1,4 @@
-"""The part "Feature relevance" of a report: relevance of the inputs by each method.
+"""The part "Relevance of the inputs" of a report: relevance of the inputs by each method.
 
 It adapts to the model: inputs with weights, with P(included), with kappas or scales; the vectors of
 a relevance vector machine where nothing is said of inputs; samples and features of a machine that

@@ -2,7 +2,9 @@
 
 Power-scaling (Kallioinen, Paananen, Bürkner & Vehtari 2024), by ArviZ, on the draws of a tree that
 integrates its hyperparameters out. Of a hierarchical prior only the top is scaled: the variables
-that depend on no other free variable. What lies below it is part of the model.
+that depend on no other free variable. What lies below it is part of the model, the standardised
+effects z of a non-centred form among them: z is N(0, 1) by itself but means nothing without its
+scale, so the effects that the graph names are judged in its place.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.diagnostics.reading import arviz, weight_variables
+from ardvark.diagnostics.reading import arviz, has_rows, weight_variables
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import count, listed
-from ardvark.inference.extend import top_of_prior
+from ardvark.inference.extend import standardised, top_of_prior
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.copies import without_starts
 from ardvark.inference.running.progress import silent
@@ -35,7 +37,7 @@ def sensitivity_part(case: Case) -> dict[str, Any]:
     if name is None:
         return {"sentence": f"Not computed: {why}", "level": "", "rows": []}
     try:
-        table, scaled = _sensitivities(case.trees[name], case.model)
+        table, scaled, replaced = _sensitivities(case.trees[name], case.model)
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:
         return {"sentence": f"Not computed: {error}", "level": "", "rows": []}
     unknown = [str(n) for n in table.index[table[["prior", "likelihood"]].isna().any(axis=1)]]
@@ -49,6 +51,8 @@ def sensitivity_part(case: Case) -> dict[str, Any]:
         sentences.append(f"Prior and data may be in conflict about {listed(conflict)}.")
     if weak:
         sentences.append(f"The prior dominates {listed(weak)}: the data are weak there.")
+    if replaced:
+        sentences.append(f"Not judged, since they are standardised effects: {listed(replaced)}.")
     if unknown:
         sentences.append(f"It could not be computed for {listed(unknown)}.")
     elif not len(moved):
@@ -98,7 +102,26 @@ def _thinned(draws: xr.Dataset, step: int) -> xr.Dataset:
     return kept.assign_coords(draw=np.arange(kept.sizes["draw"]))
 
 
-def _sensitivities(tree: xr.DataTree, model: Any) -> tuple[Any, list[str]]:
+def _judged(tree: xr.DataTree, model: Any, names: list[str]) -> tuple[list[str], list[str]]:
+    """Variables to judge, and the standardised effects in whose place some of them stand."""
+    from pytensor.graph.traversal import ancestors
+
+    posterior = tree["posterior"].dataset
+    weights = [n for n in weight_variables(tree) if n in posterior] or names
+    known = standardised(model)
+    below = [n for n in weights if n in known]
+    effects = [
+        d.name
+        for d in model.deterministics
+        if d.name in posterior
+        and not has_rows(tree, posterior[d.name])
+        and {*below} & {v.name for v in ancestors([d])}
+    ]
+    kept = [n for n in weights if n not in below]
+    return [*kept, *effects] or [n for n in names if n not in below], below
+
+
+def _sensitivities(tree: xr.DataTree, model: Any) -> tuple[Any, list[str], list[str]]:
     import pymc as pm
 
     names = [rv.name for rv in model.free_RVs]
@@ -118,8 +141,8 @@ def _sensitivities(tree: xr.DataTree, model: Any) -> tuple[Any, list[str]]:
             compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
         groups["log_prior"] = prior.to_dataset() if isinstance(prior, xr.DataTree) else prior
-        weights = [n for n in weight_variables(tree) if n in posterior] or names
+        judged, replaced = _judged(tree, model, names)
         table = arviz().psense_summary(
-            xr.DataTree.from_dict(groups), var_names=weights, threshold=THRESHOLD
+            xr.DataTree.from_dict(groups), var_names=judged, threshold=THRESHOLD
         )
-    return table.sort_values("prior", ascending=False, kind="stable"), scaled
+    return table.sort_values("prior", ascending=False, kind="stable"), scaled, replaced

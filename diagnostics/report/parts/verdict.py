@@ -36,7 +36,10 @@ def verdict_part(case: Case) -> dict[str, Any]:
 
 def errors_listed(case: Case) -> list[str]:
     """How far each method is from its reference, in words, if that passes its own checks."""
-    sentences = [f"{name} fails its own checks as a reference." for name in case.untrusted]
+    sentences = [
+        f"{name} fails its own checks as a reference: {case.trouble[name]}."
+        for name in case.untrusted
+    ]
     if not case.like:
         sentences.append("No method has a reference at the same hyperparameters.")
     sound = [pair for pair in case.like.items() if case.sound(pair[1])]
@@ -64,7 +67,10 @@ def _method(case: Case, name: str) -> dict[str, Any]:
         "price_is_sound": price is not None and case.sound(price),
         "price_mean": math.nan if other is None else other["worst_mean_error"],
         "price_sd_ratio": math.nan if other is None else other["worst_sd_ratio"],
+        "theta_mean_error": row["theta_mean_error"] if like else math.nan,
+        "theta_sd_ratio": row["theta_sd_ratio"] if like else math.nan,
         "khat": row["khat"],
+        "khat_se": row["khat_se"],
         "log_evidence": row["log_evidence"],
         "elpd_difference": math.nan if held is None else held["elpd_difference"],
         "elpd_difference_se": math.nan if held is None else held["elpd_difference_se"],
@@ -83,7 +89,7 @@ def _price(case: Case, name: str) -> dict[str, Any]:
 def _features(case: Case, name: str) -> dict[str, Any] | None:
     """Inputs that only a method or only its reference selects; None if unknown."""
     reference = case.price.get(name) or case.like.get(name)
-    if reference is None:
+    if reference is None or case.users_own:  # weights of a model of one's own are no inputs
         return None
     try:
         ours, theirs = selected(case.trees[name]), selected(case.trees[reference])

@@ -2,8 +2,11 @@
 
 A sweep of a point: HMC on all coefficients but β (`density.py`), β from its conditional, then
 jumps between subsets (`jumps.py`). The copy of a chain at power s has P(t | x)^s, down
-to powers at which the prior rules and every subset is within reach; neighbours exchange states, and
-only the copy at s = 1 is kept. One rung is a plain chain.
+to powers at which the prior rules and every subset is within reach, and a λ of its own:
+
+    π_t(I, Θ) ∝ p(I) e^{v_t |I|} p(Θ | I) Π_n P(t_n | x_n, Θ, I)^{s_t},        v = 0 at s = 1
+
+Neighbours exchange states, and only the copy at s = 1 is kept. One rung is a plain chain.
 
 Tuning settles step sizes and masses by rung, chances and powers, and they stay as they are while
 draws count:
@@ -13,12 +16,16 @@ draws count:
              of minus the second derivative; inputs seldom visited borrow from all others
     chance   of an input to be tried, by how often it was in a subset, on any rung
     powers   so that all neighbours exchange states equally often, from MIDDLE to LEAST_POWER
+    tilts    v, so that every rung has LARGER times the inputs of the one at s = 1, but
+             goes at most half of the way to all inputs
 
 Of a ladder of four rungs or more half stand between 1 and MIDDLE, evenly. Narrow modes, of few
 kernels that fit many labels, form there: they are entered so seldom that the mean share of
 exchanges does not show them, and each rung is one more chance to enter and to leave. On 175 rows of
 ionosphere ladders of equal shares went up and down every 120 sweeps, and chains still stayed in
-such modes for thousands.
+such modes for thousands. Without the tilts a lower power leaves the two inputs of the broadest mode
+alone in the subset, and a mode of five inputs is lost on every way down: it must be found anew from
+there. With them sets of that size change where the likelihood is weak.
 
 Chains start from the prior, with subsets of all sizes; the power of the likelihood rises in the
 first third of the tuning, so that each finds its own mode.
@@ -47,8 +54,7 @@ from ardvark.inference.mixture.conditional.density import (
     pack,
 )
 from ardvark.inference.mixture.conditional.jumps import MOVES, TRIES, jump
-from ardvark.inference.mixture.kernels import Problem, at_power, fill_priors, pick
-from ardvark.inference.mixture.ladder import exchange_states
+from ardvark.inference.mixture.kernels import Problem, fill_priors, pick
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index, Mask
@@ -57,6 +63,7 @@ __all__ = ["ConditionalChain", "Effort", "first_points", "run_conditional_chains
 
 TARGET = 0.8  # acceptance of HMC
 MIDDLE = 0.55  # power above which half of the rungs of a long ladder are
+LARGER, TILTED = 1.3, 0.3  # inputs at lower powers over those at s = 1; how fast tilts follow
 LEAST_POWER = 0.1  # of the last rung, and where a chain without a ladder begins
 UNIFORM = 0.5  # share of the choices of an input that do not look at how often it was in
 BORROWED = 20.0  # gradients that an input borrows from all others
@@ -74,6 +81,7 @@ class Ladder(NamedTuple):
 
     metrics: Metric  # (rung, ...)
     powers: Any  # (rung,)
+    tilts: Any  # (rung,): the log of λ at a rung over λ, 0 at s = 1
     chance: Any  # of an input to be tried, (input,)
 
 
@@ -97,6 +105,7 @@ class ConditionalChain(NamedTuple):
     tried: Index  # (move, size before it)
     accepted: Index
     powers: Array
+    tilts: Array
     swaps: Array
     hmc_accepted: float
     divergences: int
@@ -129,7 +138,7 @@ def run_conditional_chains(
 
 @dataclass(slots=True, eq=False)
 class _Walker:
-    """A chain on its way."""
+    """The state of a running chain."""
 
     rng: np.random.Generator
     p: Problem
@@ -161,8 +170,9 @@ class _Walker:
         made = max(sweeps, 1)
         return ConditionalChain(
             record.stored, record.visited, record.log_t, record.counts[0], record.counts[1],
-            self.ladder.powers.copy(), record.swaps / made, float(record.hmc[0] / made),
-            int(record.hmc[1]), float(self.ladder.metrics.step[0, 0]),
+            self.ladder.powers.copy(), self.ladder.tilts.copy(), record.swaps / made,
+            float(record.hmc[0] / made), int(record.hmc[1]),
+            float(self.ladder.metrics.step[0, 0]),
         )  # fmt: skip
 
 
@@ -206,7 +216,8 @@ def _begin(
     above = np.linspace(1.0, MIDDLE, held + 1) if held else np.ones(1)
     below = above[-1] * (LEAST_POWER / above[-1]) ** np.linspace(0.0, 1.0, rungs - held)
     powers = np.concatenate([above[:-1], below])
-    return _Walker(rng, p, points, Ladder(metrics, powers, np.full(n_inputs, 1.0 / n_inputs)))
+    chance = np.full(n_inputs, 1.0 / n_inputs)
+    return _Walker(rng, p, points, Ladder(metrics, powers, np.zeros(rungs), chance))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -303,10 +314,11 @@ def run_rungs(
     watch: Any,
 ) -> None:
     """Run a sweep of every rung for each row of `visited`, which gets the subset at s = 1."""
-    metrics, powers, chance = ladder.metrics, ladder.powers, ladder.chance
+    metrics, powers, tilts, chance = ladder.metrics, ladder.powers, ladder.tilts, ladder.chance
     rungs, sweeps, kept = powers.shape[0], record.visited.shape[0], 0
     thin = sweeps // max(record.stored.on.shape[0], 1)
     place, energy, swaps = np.arange(rungs), np.empty(rungs), np.zeros(rungs - 1)
+    sizes, usual = np.zeros(rungs), 0.0
     often = np.zeros(chance.shape[0])
     spare = np.zeros_like(record.counts)
     rise = sweeps // 3 if tuning else 0
@@ -316,9 +328,11 @@ def run_rungs(
         watch[DONE] += 1
         for t in range(rungs):
             power = powers[t] * (LEAST_POWER ** (1.0 - i / rise) if i < rise else 1.0)
-            problem, here, metric = at_power(p, power), one_point(points, place[t]), one(metrics, t)
+            problem = at_rung(p, power, tilts[t])
+            here, metric = one_point(points, place[t]), one(metrics, t)
             counts = record.counts if t == 0 else spare
             rate, energy[t] = sweep(rng, problem, here, metric, chance, effort, counts, work)
+            sizes[t] = here.on.sum()
             if tuning:
                 learn(here, problem, metric, rate, i, sweeps, work)
                 often += here.on
@@ -330,7 +344,11 @@ def run_rungs(
         if i == rise // 2 or i == rise:
             often[:] = 0.0
         if i >= rise:
-            exchange_states(rng, powers, place, energy, swaps)
+            if tuning and rungs > 1:
+                usual += (sizes[0] - usual) / (i - rise + 1.0)
+                asked = min(LARGER * usual, 0.5 * (usual + chance.shape[0]))
+                even_sizes(tilts, sizes, asked, 1.0 / math.sqrt(i - rise + 1.0))
+            exchange_points(rng, ladder, place, energy, sizes, swaps)
             record.swaps[:] += swaps
             if tuning and rungs > 1:
                 move_powers(powers, swaps, 1.0 / math.sqrt(i - rise + 1.0))
@@ -341,6 +359,43 @@ def run_rungs(
             copy_point(here, one_point(record.stored, kept))
             kept += 1
     reorder(points, place)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def at_rung(p: Problem, power: float, tilt: float) -> Problem:
+    """Give the problem at a power of the likelihood, and with λ e^tilt in the place of λ."""
+    log_prior = p.log_prior + tilt * np.arange(p.log_prior.shape[0])
+    return Problem(
+        p.z, p.label, p.log_p0, log_prior, p.shape, p.g, p.h, p.log_p_beta, p.floor, power
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def exchange_points(
+    rng: Any, ladder: Ladder, place: Any, energy: Any, sizes: Any, chance: Any
+) -> None:
+    """Try to exchange the points of neighbours; fills with what chance they do."""
+    for t in range(place.shape[0] - 1):
+        chance[t] = math.exp(min(exchange_ratio(ladder, t, energy, sizes), 0.0))
+        if rng.random() < chance[t]:
+            place[t], place[t + 1] = place[t + 1], place[t]
+            energy[t], energy[t + 1] = energy[t + 1], energy[t]
+            sizes[t], sizes[t + 1] = sizes[t + 1], sizes[t]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def exchange_ratio(ladder: Ladder, t: int, energy: Any, sizes: Any) -> float:
+    """Log ratio of an exchange between rungs t and t + 1."""
+    power = ladder.powers[t] - ladder.powers[t + 1]
+    tilt = ladder.tilts[t] - ladder.tilts[t + 1]
+    return float(power * (energy[t + 1] - energy[t]) + tilt * (sizes[t + 1] - sizes[t]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def even_sizes(tilts: Any, sizes: Any, asked: float, gain: float) -> None:
+    """Raise λ on rungs whose subsets are smaller than asked, and lower it where they are larger."""
+    for t in range(1, tilts.shape[0]):
+        tilts[t] = max(0.0, tilts[t] + TILTED * gain * (asked - sizes[t]))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

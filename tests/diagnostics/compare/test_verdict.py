@@ -213,3 +213,112 @@ def test_error_and_price_stand_side_by_side():
     assert alone.at["laplace", "verdict"] == "laplace: no reference to compare it with."
     with pytest.raises(ValueError, match="found Dataset"):
         compare({"x": xr.Dataset()}, detail=True)
+
+
+# ---------------------------------------------------------------------- hyperparameters θ
+
+
+def integrated(seed, method="laplace"):
+    """Weights and precisions that both are drawn; the precisions have one distribution."""
+    return bare(tree(seed, method=method, hyper="posterior"))
+
+
+def spoilt(answer, by):
+    """Move the draws of the precisions by so many of their sds, and leave the weights alone."""
+    alpha = answer["posterior"]["alpha"]
+    return replaced(answer, "posterior", alpha=alpha + by * alpha.std(SAMPLE))
+
+
+def test_equal_draws_of_hyperparameters_are_safe():
+    row, level, sentence = called(integrated(40), integrated(41, "nuts"))
+    assert row["n_theta"] == 5 and row["theta"] == ""
+    assert row["theta_mean_error"] < 5 * row["theta_mean_error_mcse"]
+    assert level == "good" and "means of θ within" in sentence and "safe" in row["conclusion"]
+
+
+def test_spoilt_draws_of_hyperparameters_are_not_safe():
+    reference = integrated(41, "nuts")
+    row, level, sentence = called(spoilt(integrated(40), 1.0), reference)
+    assert row["worst_mean_error"] < 0.1  # the weights are right
+    assert row["theta_mean_error"] > 0.5 and row["theta_mean_error_at"].startswith("log alpha[")
+    assert level == "bad" and "the mean of log alpha[" in sentence
+    assert row["conclusion"] == "do not rely on it"
+    trees = {"q": spoilt(integrated(40), 1.0), "nuts": reference}
+    shown = compare(trees).loc["q"]
+    assert shown["error_theta_mean"] == row["theta_mean_error"]
+    assert "safe" not in shown["conclusion"]
+
+
+def test_draws_of_hyperparameters_that_are_too_wide_are_called():
+    wide = integrated(40)
+    log_alpha = np.log(wide["posterior"]["alpha"])
+    centre = log_alpha.mean(SAMPLE)
+    wide = replaced(wide, "posterior", alpha=np.exp(centre + 1.4 * (log_alpha - centre)))
+    row, level, sentence = called(wide, integrated(41, "nuts"))
+    assert row["theta_sd_ratio"] == pytest.approx(1.4, rel=0.1)
+    assert level == "bad" and "the sd of log alpha[" in sentence
+
+
+def test_held_in_one_and_drawn_in_the_other_is_said():
+    held, drawn = bare(tree(42)), integrated(41, "nuts")
+    row, _, sentence = called(held, drawn)
+    assert row["theta"] == "alpha held at one value here, drawn in the reference"
+    assert row["theta"] in sentence and np.isnan(row["theta_mean_error"])
+    row, _, sentence = called(integrated(40), bare(tree(43, method="nuts")))
+    assert row["conclusion"].endswith("alpha drawn here, held at one value in the reference")
+
+
+# ------------------------------------------------------------------------------- the reference
+
+
+def chains_apart(seed):
+    """Chains of which one is elsewhere: R-hat says so."""
+    answer = bare(tree(seed, method="nuts"))
+    w = answer["posterior"]["w"].copy()
+    w[0] += 2.0
+    return replaced(answer, "posterior", w=w)
+
+
+def plain_sample(answer):
+    """The same draws as `pm.sample` leaves them: no attribute of this package."""
+    answer = answer.copy()
+    answer.attrs = {}
+    answer["posterior"].attrs.clear()
+    return answer
+
+
+@pytest.mark.parametrize("made", [lambda t: t, plain_sample], ids=["fit", "pm.sample"])
+def test_a_reference_whose_chains_disagree_proves_nothing(made):
+    row, level, sentence = called(bare(tree(50)), made(chains_apart(51)))
+    assert row["conclusion"].startswith("not known: the reference fails its checks (R-hat of w[")
+    assert level == "bad" and "safe" not in sentence
+
+
+def test_a_sound_reference_of_plain_draws_is_trusted():
+    row, level, _ = called(bare(tree(50)), plain_sample(bare(tree(52, method="nuts"))))
+    assert row["reference_trouble"] == "" and level == "good"
+
+
+def test_divergences_and_short_chains_are_said(nuts):
+    diverging = nuts["sample_stats"]["diverging"].copy()
+    diverging[0, :3] = True
+    row, *_ = called(tree(53), replaced(nuts, "sample_stats", diverging=diverging))
+    assert "3 divergences" in row["conclusion"]
+    slow = bare(tree(54, method="nuts", autocorrelation=0.95))
+    assert "the reference fails its checks (" in called(bare(tree(53)), slow)[0]["conclusion"]
+
+
+# -------------------------------------------------------------------------------------- k-hat
+
+
+def test_a_k_hat_is_on_a_side_of_a_limit_by_more_than_its_error():
+    from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level, khat_reaches
+
+    levels = {0.3: "good", 0.45: "warn", 0.6: "warn", 0.75: "warn", 0.9: "bad"}
+    assert {k: khat_level(k, 0.1) for k in levels} == levels
+    assert khat_level(0.45) == "good" and khat_level(0.75, np.nan) == "bad"
+    assert khat_level(-np.inf, np.nan) == "good" and khat_level(np.nan, np.nan) == ""
+    assert khat_reaches(0.65, 0.1, 0.7) and not khat_reaches(0.55, 0.1, 0.7)
+    assert (
+        khat_in_words(0.4512, 0.104) == "0.45 ± 0.10" and khat_in_words(-np.inf, np.nan) == "exact"
+    )

@@ -73,14 +73,15 @@ def test_a_price_is_no_failure_and_a_stranger_is_not_judged(trees):
 def test_by_default_a_comparison_has_what_a_person_reads(trees):
     """It had 33 columns, and no word on what they come to."""
     short, full = compare(trees, "nuts"), compare(trees, "nuts", detail=True)
-    assert list(short) == ["worst_mean_error", "worst_sd_ratio", "khat", "seconds", "conclusion"]
+    first, last = ["worst_mean_error", "worst_sd_ratio"], ["seconds", "conclusion"]
+    assert list(short) == [*first, "theta_mean_error", "theta_sd_ratio", "khat", "khat_se", *last]
     assert len(full.columns) > 30
     pd.testing.assert_frame_equal(pd.DataFrame(short), pd.DataFrame(full[list(short)]))
     assert short.at["good", "conclusion"] == "safe for means and intervals"
     assert short.at[HOSTILE, "conclusion"] == "do not rely on it"
     assert short.at["nuts", "conclusion"] == "this is the reference"
     beside, all_beside = compare(trees), compare(trees, detail=True)
-    assert len(beside.columns) == 6 and len(all_beside.columns) > 15
+    assert len(beside.columns) == 9 and len(all_beside.columns) > 15
     assert beside.at["good", "conclusion"].startswith("safe for means and intervals; fixing the ")
     assert beside.at["full", "conclusion"] == "a reference itself"
     several = compare(trees, ["nuts", "full"])

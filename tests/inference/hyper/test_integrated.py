@@ -12,6 +12,7 @@ import xarray as xr
 from scipy import stats
 
 import ardvark as av
+from ardvark.diagnostics.compare.psis import khat_and_error
 from ardvark.inference.approximate import Estimate, accuracy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
@@ -296,6 +297,7 @@ def test_an_approximation_says_how_far_off_it_is():
     assert accuracy(Estimate(), np.nan) == "" and accuracy(Estimate(0.05, "w"), 0.5) == ""
     assert "mean of w is off by 0.23 sd" in accuracy(Estimate(0.23, "w"), 0.5)
     assert "0.85" in accuracy(Estimate(), 0.85)
+    assert "0.85 ± 0.20 (within its error of 0.7)" in accuracy(Estimate(), 0.85, 0.2)
     assert "sd of w is off by 12%" in accuracy(Estimate(0.0, "w", 0.12, "w"), 0.5)
     assert "hyperparameter s is off by 0.30" in accuracy(
         Estimate(theta_shift=0.3, theta_of="s"), 0.5
@@ -311,6 +313,7 @@ def test_an_approximation_says_how_far_off_it_is():
     with pytest.warns(av.errors.AccuracyWarning, match=r"mean of w\[0\] is off by .*k-hat"):
         tree = av.fit(model, "laplace", **QUIET)
     assert tree.attrs["k_hat"] > 0.7 and "NUTS" in tree.attrs["caution"]
+    assert khat_and_error(tree) == (tree.attrs["k_hat"], tree.attrs["k_hat_se"])  # as `compare`
 
 
 # Defaults, refusals, and ends that are none -------------------------------------------------------

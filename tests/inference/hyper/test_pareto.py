@@ -46,3 +46,21 @@ def test_points_are_taken_as_often_as_they_weigh():
     with np.errstate(divide="ignore"):
         count = allocate(np.log(weight), 1000, np.random.default_rng(4))
     assert count.sum() == 1000 and np.abs(count - 1000 * weight).max() <= 1
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.6, 0.9])
+def test_the_error_of_k_hat_is_its_spread_over_seeds(shape):
+    """Log weights that are exponential with this mean have exactly this shape."""
+    rng = np.random.default_rng(5)
+    found = [smooth(shape * rng.exponential(size=2000)) for _ in range(200)]
+    spread = np.std([f.k_hat for f in found], ddof=1)
+    error = np.mean([f.error for f in found])
+    # The sd of 200 is known to 5 %; that the threshold is a draw too is not in the formula.
+    assert error == pytest.approx(spread, rel=0.2)
+    within = np.mean([abs(f.k_hat - shape) <= 2 * f.error for f in found])
+    assert within > 0.9
+
+
+def test_what_is_no_estimate_has_no_error():
+    for log_weight in (np.full(100, 3.0), np.array([0.0, math.nan, 1.0])):
+        assert math.isnan(smooth(log_weight).error)

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import gamma, norm
 
-from ardvark.inference.known_sites import known
+from ardvark.inference.known_sites import known, packed
 from ardvark.inference.known_sites.joint_density import gradient_at, group_rates, log_rows
 from ardvark.inference.known_sites.known import KnownSites
 from ardvark.inference.known_sites.packed import (
@@ -84,6 +84,22 @@ def test_value_by_hand() -> None:
     packed = pack(density_of_all_parts())
     for x in points():
         np.testing.assert_allclose(gradient_at(packed, x)[0], by_hand(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [sites_of_all_kinds, lambda: known.probit(np.ones(ROWS), 0.3)])
+def test_a_projection_taken_entry_by_entry_is_the_same(make: Any, monkeypatch: Any) -> None:
+    density = density_of_all_parts(make())
+    holes = A * (np.arange(A.size).reshape(A.shape) % 3 > 0)
+    density = density._replace(rows=density.rows._replace(projection=holes))
+    full = pack(density)
+    monkeypatch.setattr(packed, "THIN", 1.0)
+    thin = pack(density)
+    assert thin.real.size < full.real.size
+    for x in points():
+        one, other = gradient_at(full, x), gradient_at(thin, x)
+        np.testing.assert_allclose(other[0], one[0], rtol=1e-12)
+        np.testing.assert_allclose(other[1], one[1], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(log_rows(thin, x), log_rows(full, x), rtol=1e-11, atol=1e-12)
 
 
 def logit_rows() -> KnownSites:

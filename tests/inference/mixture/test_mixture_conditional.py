@@ -10,13 +10,18 @@ import ardvark as av
 from ardvark.inference.mixture.background import Evidence
 from ardvark.inference.mixture.conditional.chains import (
     Effort,
+    Ladder,
     _begin,
+    at_rung,
+    exchange_points,
+    exchange_ratio,
     one,
     one_point,
     run_conditional_chains,
     sweep,
 )
 from ardvark.inference.mixture.conditional.density import (
+    Metric,
     Point,
     density,
     draw_rates,
@@ -59,12 +64,16 @@ def problem_of(model):
 class Graph:
     """A graph with columns of unlike units, and its logp at natural values."""
 
-    def __init__(self):
+    def __init__(self, expected_inputs=1.7):
         rng = np.random.default_rng(3)
         self.X = rng.normal(size=(ROWS, INPUTS)) * [1, 5, 0.1, 1] + [0, 3, 0, -2]
         self.t = np.array([0, 1, 2] * 4)
         self.model = rbf_mixture(
-            self.X, self.t, n_kernels=KERNELS, expected_inputs=1.7, target="conditional"
+            self.X,
+            self.t,
+            n_kernels=KERNELS,
+            expected_inputs=expected_inputs,
+            target="conditional",
         )
         self.p, self.read = problem_of(self.model)
         with pytensor.config.change_flags(cxx=""):
@@ -376,6 +385,72 @@ def test_a_choice_that_the_ratio_does_not_know_is_caught():
             jump(rng, p, s, move, chance, now, work)
 
     assert geweke(wrong, length=30_000).max() > 6
+
+
+# --- exchanges on the ladder -------------------------------------------------------------------
+
+
+def test_ratio_of_an_exchange_is_that_of_two_graphs_and_the_way_back_undoes_it(graph):
+    """A rung at s = 1 with a λ of its own is a graph with that λ."""
+    tilt = 0.7
+    other = Graph(1.7 * np.exp(tilt))
+    ladder = ladder_of(np.ones(2), np.array([0.0, tilt]))
+    for seed in range(6):
+        s, there = graph.point(seed, 0.3), graph.point(seed + 50, 0.8)
+        size = np.array([s.on.sum(), there.on.sum()], float)
+        energy = np.array([label_energy(graph, s), label_energy(graph, there)])
+        found = exchange_ratio(ladder, 0, energy, size)
+        expected = graph(there) - graph(s) - (other(there) - other(s))
+        assert found == pytest.approx(expected, abs=1e-8)
+        assert found + exchange_ratio(ladder, 0, energy[::-1].copy(), size[::-1].copy()) == 0
+        powers = ladder._replace(powers=np.array([1.0, 0.4]))
+        more = exchange_ratio(powers, 0, energy, size) - found
+        assert more == pytest.approx(0.6 * (energy[1] - energy[0]))
+
+
+def label_energy(graph, s):
+    log_weights(s, graph.work.log_w)
+    fill_rows(graph.p, s, -1, graph.work.rows)
+    return log_labels(graph.p.label, graph.work)
+
+
+def test_a_rung_has_the_prior_of_its_own_size(graph):
+    own = at_rung(graph.p, 0.5, 0.7)
+    wider = problem_of(
+        rbf_mixture(graph.X, graph.t, expected_inputs=1.7 * np.exp(0.7), target="conditional")
+    )[0]
+    difference = own.log_prior - wider.log_prior
+    np.testing.assert_allclose(difference, difference[0])  # a constant: ratios are the same
+    assert own.power == 0.5
+
+
+def ladder_of(powers, tilts):
+    """A ladder without what a sweep needs."""
+    return Ladder(Metric(*[np.empty((1, 1))] * 4), powers, tilts, np.empty(1))
+
+
+def exchanged(ladder, told, number=20_000):
+    """|z| of mean energy and size on each rung, drawn exactly, after a pass of exchanges."""
+    rng = np.random.default_rng(4)
+    table = rng.normal(scale=3, size=12), rng.integers(0, 6, 12).astype(float)
+    rungs = len(ladder.powers)
+    seen, exact = np.empty((number, 2 * rungs)), np.empty(2 * rungs)
+    law = softmax(np.outer(ladder.powers, table[0]) + np.outer(ladder.tilts, table[1]), axis=1)
+    exact[:rungs], exact[rungs:] = law @ table[0], law @ table[1]
+    drawn = np.stack([rng.choice(12, number, p=p) for p in law], axis=1)
+    for i, state in enumerate(drawn):
+        place, energy, size = np.arange(rungs), table[0][state], table[1][state]
+        exchange_points(rng, told, place, energy, size, np.empty(rungs - 1))
+        assert (energy == table[0][state[place]]).all()
+        assert (size == table[1][state[place]]).all()
+        seen[i] = np.append(energy, size)
+    return np.abs(seen.mean(axis=0) - exact) / (seen.std(axis=0) / np.sqrt(number))
+
+
+def test_exchanges_leave_every_rung_as_it_is_and_forgotten_sizes_are_caught():
+    ladder = ladder_of(np.array([1.0, 0.6, 0.2]), np.array([0.0, 0.5, 1.1]))
+    assert exchanged(ladder, ladder).max() < 4
+    assert exchanged(ladder, ladder._replace(tilts=np.zeros(3))).max() > 10
 
 
 # --- chains: the posterior of another route ----------------------------------------------------

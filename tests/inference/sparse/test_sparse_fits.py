@@ -8,6 +8,7 @@ import ardvark as av
 from ardvark.inference import approximate, tree
 from ardvark.inference.hyper import integrated, run_integrated
 
+HELD = av.Fixed({"s": 0.8})
 QUIET = {"draws": 200, "chains": 2, "random_seed": 1, "progressbar": False}
 
 
@@ -79,3 +80,44 @@ def test_sites_of_very_many_rows_are_made_again(groups, monkeypatch):
     mean = np.array([named[f"u[{i}]"] for i in range(20)])
     assert np.abs((draws.mean(axis=1) - mean) / draws.std(axis=1)).max() < 5.0 / np.sqrt(400)
     assert np.all(large["fit"]["weight_variance"] > 0)
+
+
+@pytest.mark.filterwarnings("ignore::ardvark.errors.AccuracyWarning")
+def test_large_trees_are_compared_by_their_marginals_and_in_parts(groups, monkeypatch):
+    """Few draws do not blur means and sds that are known; rows and weights go in parts."""
+    from ardvark.diagnostics.compare import agreement, psis
+
+    dense = {
+        name: av.fit(groups, method(space="weights", hyper=HELD), **QUIET)
+        for name, method in (("ep", av.EP), ("laplace", av.Laplace))
+    }
+    monkeypatch.setattr(tree, "_LARGEST_COVARIANCE", 5)
+    sparse = {
+        name: av.fit(groups, method(space="sparse", hyper=HELD), **QUIET)
+        for name, method in (("ep", av.EP), ("laplace", av.Laplace))
+    }
+    found = agreement.agreement(sparse["laplace"], sparse["ep"])
+    assert np.all(found["mean_error_mcse"] == 0.0)
+    moments = [
+        (t["fit"]["mean_vector"].values, np.sqrt(np.diag(t["fit"]["covariance_matrix"].values)))
+        for t in (dense["laplace"], dense["ep"])
+    ]
+    order = [list(dense["ep"]["fit"]["rows"].values).index(name) for name in found.index]
+    error = ((moments[0][0] - moments[1][0]) / moments[1][1])[order]
+    np.testing.assert_allclose(found["mean_error"], error, atol=1e-6)
+    ratio = np.log(moments[0][1] / moments[1][1])[order]
+    np.testing.assert_allclose(found["log_sd_ratio"], ratio, atol=1e-6)
+
+    whole = av.loo_table(sparse)
+    cavities = [av.loo_table(trees).loc[("ep", "cavity"), "elpd"] for trees in (dense, sparse)]
+    assert cavities[0] == pytest.approx(cavities[1], abs=1e-6)
+    monkeypatch.setattr(psis, "MOST_NUMBERS", 400 * 50)
+    monkeypatch.setattr(agreement, "MOST_NUMBERS", 800 * 3)
+    parts = av.loo_table(sparse)
+    for column in ("elpd", "se", "worst_row", "high_khat"):
+        np.testing.assert_allclose(parts[column], whole[column], rtol=1e-10, atol=1e-12)
+    again = agreement.agreement(sparse["laplace"], sparse["ep"])
+    np.testing.assert_allclose(again["wasserstein"], found["wasserstein"], rtol=1e-12)
+    assert av.compare(sparse, "ep").loc["laplace", "worst_mean_error"] == pytest.approx(
+        np.abs(error).max(), abs=1e-6
+    )

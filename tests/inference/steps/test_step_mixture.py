@@ -99,6 +99,44 @@ def test_the_steps_sample_the_enumerated_posterior(model, exact):
     assert steps[1].evidence_error < 0.05
 
 
+def functions_of(tree):
+    """Subsets and moments of the draws of a tree, (chain, draw, function)."""
+    draws = tree.posterior
+    on = draws.included.values > 0
+    code = (on @ CODE)[..., None] == np.arange(8)
+    inside = on[..., None]
+    parts = [draws.kernel_mean.values**2, np.log(draws.kernel_precision.values)]
+    moments = [np.where(inside, part, 0).sum(axis=-1) for part in parts]
+    outside = np.where(inside, 0, draws.background_mean.values).sum(axis=-1)
+    rest = [draws.class_probability.values[..., :1], outside]
+    return np.concatenate([on, code, *moments, *rest], axis=-1)
+
+
+def test_pm_sample_with_the_steps_is_reversible_jump():
+    """13 rows and 3 inputs; each route in units of the error of both."""
+    rng = np.random.default_rng(7)
+    t = np.arange(13) % 2
+    X = rng.normal(size=(13, 3)) + np.outer(t, [1.5, 0.7, 0])
+    model = av.models.rbf_mixture(X, t, n_kernels=2)
+    with pytensor.config.change_flags(cxx=""):
+        steps = [MixtureGibbs(model=model), MixtureJump(model=model)]
+        sampled = pm.sample(
+            3000, tune=200, chains=2, cores=1, step=steps, model=model, random_seed=2,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    fitted = av.fit(
+        model, av.ReversibleJump(sweeps=15_000), draws=5000, chains=2, random_seed=3,
+        progressbar=False,
+    )  # fmt: skip
+    one, two = functions_of(sampled), functions_of(fitted)
+    gap = np.abs(one.mean(axis=(0, 1)) - two.mean(axis=(0, 1)))
+    variance = [x.var(axis=(0, 1)) / np.maximum(ess_mean(x), 1) for x in (one, two)]
+    moves = variance[0] + variance[1] > 0
+    assert (gap[~moves] == 0).all()
+    assert (gap[moves] / np.sqrt(variance[0] + variance[1])[moves]).max() < 4.5  # of 21 numbers
+    assert one[..., :3].mean(axis=(0, 1)).min() > 0.02  # every input is in at times
+
+
 class StaleJump(MixtureJump):
     """A planted fault: an input that dies keeps the background of the prior."""
 

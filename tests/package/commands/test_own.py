@@ -1,6 +1,7 @@
 """A model of one's own on the command line: read, fitted, kept, reported, and refused by name."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +67,8 @@ def test_fit_report_and_go_on(file, tmp_path, capsys):
     # Other data are another question.
     file.write_text(SCHOOLS.replace("observed=EFFECT", "observed=np.arange(8.0)"))
     assert main([*asked, "--draws", "200"]) == 2
-    assert "is another question" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is another question" in said and "the model (or numbers in it) has changed" in said
     file.write_text(SCHOOLS)
     page = tmp_path / "report.html"
     assert main(["report", str(out), "--out", str(page)]) == 0
@@ -125,3 +127,33 @@ def test_nothing_is_run_before_the_name_is_checked(tmp_path):
 def test_data_beside_such_a_model_are_refused(file, capsys):
     assert main(["fit", "wdbc", "--model", f"{file}:model"]) == 2
     assert "has its data inside: wdbc is not for it" in capsys.readouterr().err
+
+
+def test_a_model_of_ones_own_is_calibrated(tmp_path, file, capsys):
+    path = tmp_path / "line.py"
+    path.write_text(
+        "import numpy as np\nimport pymc as pm\n"
+        "x = np.linspace(-1, 1, 20)\n"
+        "with pm.Model() as model:\n"
+        "    b = pm.Normal('b', 0, 1)\n"
+        "    pm.Normal('y', b * x, 1.0, observed=pm.Data('t', 2 * x))\n"
+    )
+    asked = ["sbc", f"{path}:model", "--replications", "30", "--json"]
+    assert main([*asked, "--method", "laplace"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["replications"] == 30 and said["failed"] == 0 and "b" in said["quantities"]
+    assert main([*asked, "--data", "wdbc"]) == 2
+    assert "has its inputs inside" in capsys.readouterr().err
+    assert main(["sbc", f"{file}:model", "--replications", "2"]) == 2  # observed is a constant
+    assert "pm.Data" in capsys.readouterr().err
+
+
+def test_what_is_asked_of_nuts_reaches_it():
+    from ardvark.commands.tasks import Task, command_again, settings_of
+
+    task = Task(target_accept=0.99, tune=1500)
+    assert settings_of("nuts", task).target_accept == 0.99
+    assert settings_of("nuts", task).tune == 1500
+    assert settings_of("nuts", Task()).target_accept == 0.9  # as NUTS() has it
+    again = command_again("wdbc", "ard_classification", Path("r.html"), task)
+    assert "--target-accept 0.99 --tune 1500" in again

@@ -1,4 +1,4 @@
-"""The part "Feature relevance" of a report, and its picture: each model by what it has."""
+"""The part "Relevance of the inputs" of a report, and its picture: each model by what it has."""
 
 import json
 

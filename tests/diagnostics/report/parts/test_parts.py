@@ -2,9 +2,11 @@
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pymc as pm
 import pytest
 from synthetic_trees import replaced
 
@@ -113,6 +115,21 @@ def test_trees_without_likelihoods_say_why_they_are_not_scored(classes):
     assert part["methods"] == [] and "no log_likelihood" in part["sentence"]
 
 
+def test_effects_are_judged_in_place_of_their_standardised_form():
+    with pm.Model() as model:
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Deterministic("theta", pm.Normal("mu", 0, 5) + tau * pm.Normal("z", shape=8))
+        effect = [28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]
+        pm.Normal("y", theta, 12.0, observed=effect)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", av.errors.AccuracyWarning)
+        tree = av.fit(model, "ep", draws=500, random_seed=1)
+    part = sensitivity_part(Case({"ep": tree}, None, model))
+    judged = {row["weight"].split("[")[0] for row in part["rows"]}
+    assert judged == {"mu", "theta"} and part["scaled"] == ["tau", "mu"]
+    assert "Not judged, since they are standardised effects: z." in part["sentence"]
+
+
 def test_only_the_top_of_the_prior_is_scaled(classes):
     assert top_of_prior(classes[0]) == ["alpha_bias", "alpha"]
     fixed = av.models.ard_classification(X[:50], LABELS[:50], alpha=np.ones(4))
@@ -151,8 +168,8 @@ def test_thinned_draws_give_the_same_sensitivities_and_what_is_not_known_is_no_p
     usual = part_sensitivity._sensitivities
 
     def unknown(*arguments):
-        table, scaled = usual(*arguments)
-        return table.assign(prior=np.nan), scaled
+        table, *rest = usual(*arguments)
+        return table.assign(prior=np.nan), *rest
 
     monkeypatch.setattr(part_sensitivity, "_sensitivities", unknown)
     part = sensitivity_part(Case({"laplace": tree}, None, model))
@@ -197,6 +214,17 @@ def test_the_record_is_shown_with_its_sum(classes, tmp_path, monkeypatch):
         "no calibration record of user graph"
         in calibration_part(Case({"ep": other}, None))["sentence"]
     )
+
+
+def test_few_replications_do_not_condemn_a_method(classes, tmp_path, monkeypatch):
+    few = ENTRY | {"coverage_90": 0.84, "coverage_90_se": 0.055, "replications": 30}
+    many = few | {"coverage_90_se": 0.005, "replications": 3600}
+    for entry, level in ((few, "good"), (many, "warn")):
+        path = write_record(tmp_path / "record.json", [entry])
+        for place in (calibration_record, records_of):
+            monkeypatch.setattr(place, "__defaults__", (path,))
+        part = calibration_part(Case(classes[1], None, classes[0]))
+        assert part["level"] == level and part["near"] == [level == "good"]
 
 
 def test_a_record_that_was_changed_is_refused(tmp_path):
