@@ -36,10 +36,10 @@ REASONS = {
     "first laplace": "most of a first fit is modules that are not ours: the last row of `import` "
     "is what every first fit loads. The peer's answer is a mode and a covariance; ours has draws, "
     "the log likelihood of each and the checks of the graph.",
-    "first svm": "beyond the later fit above it numba starts, xarray loads what it knows of arrays "
-    "and the graph is read and checked.",
-    "nuts 60 x 5": "the chains take a small part of it. The rest is the first use of numba and of "
-    "our modules, and the reading and checking of the graph: the later fit is without the first.",
+    "first svm": "beyond a later fit, which is `svm evidence`, numba starts, xarray loads what it "
+    "knows of arrays and the graph is read and checked.",
+    "nuts 60 x 5": "most of a first fit is the first use of numba and of our modules, and the reading "
+    "and checking of the graph; a later fit, whose row is beside it, is without the first two.",
     "nuts 500 x 50": "the first use of numba and of our modules, and the reading and checking of "
     "the graph are there beside the chains.",
     "rvm regression 500": "the search is Python around its kernels; so few rows do not hide it.",
@@ -126,7 +126,7 @@ def _commands(rows: Sequence[Mapping[str, Any]]) -> str:
         mark = f" {MARK}" if row["loaded"] else ""
         line = (
             f"`{row['command']}`: {row['wall_seconds']:.3g}{mark} wall seconds, its fits: "
-            f"{row['fits']}; reference {row['reference']}. Verdict of the report: {row['verdict']}"
+            f"{row['fits']}; reference {row['reference']}."
         )
         lines.append("\n".join(wrap(line, 99, initial_indent="- ", subsequent_indent="  ")))
     return "\n".join(lines) + "\n"
