@@ -346,7 +346,7 @@ in posterior sds: of a mean, and of the logarithm of an sd; over all elements th
 square, then the largest. Noise is the Monte Carlo error of fit and reference together, in the same
 units: an error of its size is none.
 
-Three numbers each: rms, largest, noise.
+Three numbers each: rms, largest, noise. A task of the command without a row here has not been run.
 
 | task | effects | method | CPU s | GB | evidence - exact | of | mean | sd |
 |---|---|---|---|---|---|---|---|---|

@@ -22,10 +22,10 @@ FOLDER = PATH.parent / "effects"
 class Moments(NamedTuple):
     """Means and sds by name, with their Monte Carlo errors (zero where there are none)."""
 
-    mean: Mapping[str, Any]
-    sd: Mapping[str, Any]
-    mean_error: Mapping[str, Any]
-    sd_error: Mapping[str, Any]
+    mean: dict[str, Any]
+    sd: dict[str, Any]
+    mean_error: dict[str, Any]
+    sd_error: dict[str, Any]
 
 
 def nothing() -> Moments:

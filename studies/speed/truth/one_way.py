@@ -69,12 +69,13 @@ def one_way_truth(groups: int, draws: int = WEIGHED) -> tuple[Moments, dict[str,
     z = np.concatenate([z, -z])  # antithetic: the mean of a Gaussian is then exact
     x = centre + z @ root.T
     log_q = -0.5 * np.sum(z**2, axis=1) - np.log(np.diag(root)).sum() - 2.0 * np.log(2.0 * np.pi)
-    log_ratio, first, second = np.empty(len(x)), [], []
+    log_ratio = np.empty(len(x))
+    first, second = np.empty((2, len(x), groups))
     for i, point in enumerate(x):
         log_ratio[i] = -model.loss(point) - log_q[i]
         _, places, share = model.parts(point)
-        first.append(np.sum(share * places, axis=1))
-        second.append(np.sum(share * places**2, axis=1))
+        first[i] = np.sum(share * places, axis=1)
+        second[i] = np.sum(share * places**2, axis=1)
     share = np.exp(log_ratio - logsumexp(log_ratio))
     x[:, 3] = np.exp(x[:, 3])
     names = {"a": x[:, 0], "b": x[:, 1:3], "s": x[:, 3]}
@@ -85,7 +86,6 @@ def one_way_truth(groups: int, draws: int = WEIGHED) -> tuple[Moments, dict[str,
         found.sd[name] = np.sqrt(np.average(deviation**2, axis=0, weights=share))
         found.mean_error[name] = found.sd[name] / np.sqrt(draws)  # an upper bound: antithetic
         found.sd_error[name] = found.sd[name] / np.sqrt(2.0 * draws)
-    first, second = np.array(first), np.array(second)
     found.mean["u"] = share @ first
     found.sd["u"] = np.sqrt(share @ second - (share @ first) ** 2)
     found.mean_error["u"] = first.std(axis=0) / np.sqrt(draws)
