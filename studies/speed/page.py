@@ -39,7 +39,8 @@ REASONS = {
     "first svm": "beyond a later fit, which is `svm evidence`, numba starts, xarray loads what it "
     "knows of arrays and the graph is read and checked.",
     "nuts 60 x 5": "most of a first fit is the first use of numba and of our modules, and the "
-    "reading and checking of the graph; a later fit, whose row is beside it, is without the first two.",
+    "reading and checking of the graph; a later fit "
+    "(its row is beside it) is without the first two.",
     "nuts 500 x 50": "the first use of numba and of our modules, and the reading and checking of "
     "the graph are there beside the chains.",
     "rvm regression 500": "the search is Python around its kernels; so few rows do not hide it.",
