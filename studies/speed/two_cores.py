@@ -28,7 +28,6 @@ from ardvark.studies.speed import record
 __all__ = ["LOOPS", "TURNS", "measure", "time_report"]
 
 TURNS = 2
-HELD = {"alpha": 1.0, "alpha_bias": 1.0}
 
 Loop = Callable[[int, int], Any]  # how many fits, how many processes
 
@@ -50,7 +49,7 @@ def _fit(count: int, processes: int) -> Any:
 
     model, _, t = _task(200, 20)
     data = [{"t_observed": (t + k) % 2} for k in range(count)]
-    ep = av.EP(hyper=av.Fixed(HELD))
+    ep = av.EP(hyper=av.Fixed({"alpha": [1.0] * 20, "alpha_bias": 1.0}))
     return av.fit(model, ep, data=data, random_seed=1, progressbar=False, executor=processes)
 
 
@@ -84,7 +83,7 @@ def _loo(count: int, processes: int) -> Any:
     from ardvark.diagnostics.compare.loo import refit_rows
 
     model, _, _ = _task(count, 10)
-    held = av.Fixed(HELD)
+    held = av.Fixed({"alpha": [1.0] * 10, "alpha_bias": 1.0})
     tree = av.fit(model, av.EP(hyper=held), random_seed=1, progressbar=False)
     return refit_rows(model, tree, executor=processes)
 
