@@ -44,7 +44,10 @@ def wheel(session: nox.Session, resolution: str) -> None:
     folder = Path(session.create_tmp())
     session.run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), external=True)
     built = max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install("--only-binary", ":all:", "--resolution", resolution, str(built))
+    # of a wheel's own dependencies, which are not direct ones, uv would always take the newest
+    binary = ["--only-binary", ":all:", "--resolution", resolution]
+    session.install(*binary, "-r", "pyproject.toml")
+    session.install("--no-deps", str(built))
     readme = Path("README.md").read_text()
     block = re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
     session.chdir(folder)  # the checkout would be imported instead

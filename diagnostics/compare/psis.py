@@ -10,7 +10,7 @@ counted. In refits of wdbc without one row the elpd of 31 such rows differs from
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -132,7 +132,7 @@ def _psis_of(
     tree: xr.DataTree, values: Array, correct: bool, reff: float
 ) -> tuple[Array, Mask, Array] | None:
     """PSIS of some rows (chain, draw, row): their elpd, whether it is doubtful, k-hats."""
-    log_p = xr.DataArray(
+    log_p: Any = xr.DataArray(
         values,
         dims=(*SAMPLE_DIMS, "row"),
         coords={n: np.arange(k) for n, k in zip(SAMPLE_DIMS, values.shape[:2], strict=True)},

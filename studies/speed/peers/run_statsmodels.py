@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """One logit GLMM by statsmodels: python3 run_statsmodels.py data.csv crossed|one_way.
 
 BinomialBayesMixedGLM, variational Bayes: its own Gaussian approximation with independent effects.

@@ -58,7 +58,7 @@ def kept(task: str, make: Callable[[], dict[str, Any]]) -> tuple[Moments, dict[s
         facts = {k: v for k, v in made.items() if k != "draws"}
         facts["seconds"] = time.process_time() - before
         found = _of_draws(made["draws"])
-        arrays = {
+        arrays: dict[str, Any] = {
             f"{what}.{name}": np.asarray(v, np.float32)
             for what in Moments._fields
             for name, v in getattr(found, what).items()
