@@ -34,6 +34,7 @@ from ardvark.diagnostics.reading import (
     constant_columns,
     draws_of,
     element_labels,
+    group_variables,
     has_rows,
     held_values,
     moments,
@@ -201,7 +202,9 @@ def _common_variables(tree: xr.DataTree, reference: xr.DataTree) -> tuple[list[s
     both_sample = (
         declared and integrates_hyperparameters(tree) and integrates_hyperparameters(reference)
     )
-    return weights, others if both_sample else []
+    named = {*group_variables(tree, "fit"), *group_variables(reference, "fit")}
+    theta_drawn = [v for v in others if v in named] or others  # else what is derived counts too
+    return weights, theta_drawn if both_sample else []
 
 
 def _in_invariants(tree: xr.DataTree) -> xr.DataTree:

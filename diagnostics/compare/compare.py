@@ -152,8 +152,7 @@ def _both_relations(relations: Relations, name: str) -> dict[str, Any]:
     held = relations.rows[name, nearest] if nearest else None
     found |= {column: nan if held is None else held[column] for column in _AGAINST}
     found |= {"seconds": own["seconds"], "converged": own["converged"]}
-    alone = "a reference itself" if name in relations.references else "no reference"
-    words = {"conclusion": "; ".join(said) or alone}
+    words = {"conclusion": "; ".join(said) or _alone(relations, name)}
     return found | words | {"verdict": relations_in_words(relations, name)}
 
 
@@ -166,5 +165,12 @@ def relations_in_words(relations: Relations, name: str) -> str:
     ]
     if said:
         return f"{name} {'; '.join(said)}."
-    alone = name in relations.references
-    return f"{name}: {'a reference itself' if alone else 'no reference to compare it with'}."
+    return f"{name}: {_alone(relations, name)}."
+
+
+def _alone(relations: Relations, name: str) -> str:
+    """What an answer is that has no reference."""
+    if name not in relations.references:
+        return "no reference to compare it with"
+    trouble = relations.trouble[name]
+    return f"a reference that cannot be trusted ({trouble})" if trouble else "a reference itself"

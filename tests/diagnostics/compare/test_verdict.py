@@ -249,6 +249,23 @@ def test_spoilt_draws_of_hyperparameters_are_not_safe():
     assert "safe" not in shown["conclusion"]
 
 
+def test_what_is_derived_is_not_called_a_hyperparameter():
+    """A fit names its hyperparameters; a Deterministic that both have drawn is none."""
+    answers = []
+    for seed, method in ((40, "laplace"), (41, "nuts")):
+        made = integrated(seed, method)
+        answers.append(replaced(made, "posterior", derived=3.0 + made["posterior"]["w"][..., 0]))
+    answers[0] = replaced(answers[0], "fit", alpha=("feature", np.ones(5)))
+    row, *_ = called(*answers)
+    assert row["n_theta"] == 5 and "derived" not in row["theta_mean_error_at"]
+
+
+def test_a_reference_alone_says_that_it_cannot_be_trusted():
+    beside = compare({"q": bare(tree(50)), "nuts": chains_apart(51)})
+    assert beside.loc["nuts", "conclusion"].startswith("a reference that cannot be trusted (R-hat")
+    assert beside.loc["q", "conclusion"].startswith("not known")
+
+
 def test_draws_of_hyperparameters_that_are_too_wide_are_called():
     wide = integrated(40)
     log_alpha = np.log(wide["posterior"]["alpha"])

@@ -233,6 +233,10 @@ def test_bad_reference_puts_a_band_over_what_leans_on_it(trees, tmp_path):
     assert numbers["verdict"]["findings"][0]["level"] == "bad"
     assert "traces of nuts_fixed" not in page  # drawn, not named as failed
     assert "nuts_fixed fails its own checks" in numbers["verdict"]["sentence"]
+    judged = re.findall(
+        r'<td class="num (\w*)">[^/]*</span>[^<]*<span class="small">against nuts_f', page
+    )
+    assert not set(judged) & {"good", "warn", "bad"}  # no figure against it has a sign
 
 
 @pytest.mark.usefixtures("no_figures")
