@@ -62,6 +62,7 @@ def _weights() -> None:
     for link in ("probit", "logit"):
         model = av.models.ard_classification(X, label, link=link)
         ep = _fit(model, "ep")
+        _fit(model, av.EP(space="functions"))
         _fit(model, av.EP(hyper=av.Sampled(tune=5)))
         _fit(model, av.EP(hyper=av.Sampled(tune=5, kernel="exact")))
         _fit(model, av.EllipticalSlice(hyper=av.Fixed(ep)))

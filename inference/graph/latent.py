@@ -126,11 +126,6 @@ class LatentGaussian(Compiled):
             blocks[name] = moved.reshape((*w.shape[:-1], *moved.shape[1:]))
         return blocks
 
-    @property
-    def observed_names(self) -> tuple[str, ...]:
-        """Names of the observed variables that the weights reach."""
-        return tuple(part.name for part in self.reading.rows if part.kind == "observed")
-
     def row_slices(self, theta: Theta | None = None) -> dict[str, slice]:
         """Which rows are whose: an observed variable's, a potential's, a prior's."""
         names = [part.name for part in self.reading.rows]
@@ -433,7 +428,7 @@ class LatentGaussian(Compiled):
 
     @built_once
     def adjoint(self) -> Adjoint:
-        """Gradients with respect to the hyperparameters, and their way to the real line."""
+        """Gradients with respect to the hyperparameters, and their transforms to the real line."""
         return Adjoint(self)
 
     def pull(self, theta: Theta, cotangents: Cotangents) -> dict[str, Array]:

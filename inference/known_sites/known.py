@@ -220,5 +220,6 @@ def known(sites: Sites, rows: int) -> KnownSites | None:
         found = exponential(sites.count, 1.0, sites.log_exposure, constant)
     else:
         return None
-    code = np.ascontiguousarray(np.broadcast_to(found.code, rows))
-    return KnownSites(code, np.ascontiguousarray(np.broadcast_to(found.table, (rows, COLUMNS))))
+    # Copies: a view of a broadcast cannot be written to, which is another type to numba.
+    code = np.array(np.broadcast_to(found.code, rows))
+    return KnownSites(code, np.array(np.broadcast_to(found.table, (rows, COLUMNS))))

@@ -105,7 +105,7 @@ def make_problem(
     """Put data and prior, h in the units of z, together with the evidence of the background."""
     floor = max(resolution**2, SMALLEST)
     return Problem(
-        z,
+        np.ascontiguousarray(z),  # one type to numba, however the inputs were cut out
         np.asarray(label, np.int64),
         evidence.value,
         log_prior,
@@ -169,7 +169,7 @@ def run_chains(
 
 @dataclass(slots=True, eq=False)
 class Walker:
-    """A chain on its way."""
+    """The state of a running chain."""
 
     rng: np.random.Generator
     p: Problem

@@ -301,7 +301,7 @@ def test_one_precision_against_quadrature(name):
         eta = pm.Deterministic("eta", X[:, 0] * w)
         pm.Normal("y", eta, 1.0, observed=real)
     tree = av.fit(
-        model, av.Laplace(hyper=av.Sampled(tune=100)), draws=900, chains=2, random_seed=3,
+        model, av.Laplace(hyper=av.Sampled(tune=100)), draws=450, chains=2, random_seed=3,
         progressbar=False,
     )  # fmt: skip
     u = np.linspace(-9.0, 4.0, 2601)
@@ -316,6 +316,6 @@ def test_one_precision_against_quadrature(name):
     draws = tree["posterior"]["alpha"].values
     for function in (np.log, lambda x: x < 0.8, lambda x: x < 1.5):
         seen = np.asarray(function(draws), float)
-        batches = seen.reshape(60, -1).mean(axis=1)
-        error = batches.std(ddof=1) / np.sqrt(60)
+        batches = seen.reshape(30, -1).mean(axis=1)
+        error = batches.std(ddof=1) / np.sqrt(30)
         assert abs(seen.mean() - weight @ function(a)) < 4.0 * error
