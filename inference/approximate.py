@@ -30,6 +30,7 @@ from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel, least_noise
 from ardvark.inference.tree import (
     TREATMENTS,
+    check_names,
     dims_of,
     draws_dataset,
     fit_dataset,
@@ -72,6 +73,7 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     latent = read_model(
         model, weights=settings.weights, predictor=settings.predictor, sparse=wanted
     )
+    check_names(latent)
     hyper = default_hyper(latent) if settings.hyper is None else settings.hyper
     with progress(name, run.progressbar) as tick:
         if isinstance(hyper, Integrated):

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ardvark.errors import InputError
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import CRITERIA
 from ardvark.inference.hyper.settle import Settled
@@ -34,6 +35,7 @@ __all__ = [
     "FREE",
     "TREATMENTS",
     "assemble",
+    "check_names",
     "covariance_variables",
     "data_groups",
     "describe",
@@ -43,6 +45,12 @@ __all__ = [
     "path_group",
     "storable",
 ]
+
+TAKEN = frozenset((  # names of the group `fit`: dimensions, and variables of every approximation
+    "active", "columns", "covariance_matrix", "iterations", "log_evidence", "mean_vector", "node",
+    "row", "rows", "site_precision", "site_shift", "sweep", "unconstrained", "variance_vector",
+    "weight", "well_determined",
+))  # fmt: skip
 
 TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must know
     "evidence": (
@@ -115,6 +123,15 @@ def _with_coords(model: Any, variables: dict[str, Any]) -> xr.Dataset:
     used = {dim for dims, _ in variables.values() for dim in dims}
     coords = {d: np.array(model.coords[d]) for d in used if model.coords.get(d) is not None}
     return xr.Dataset(variables, coords=coords)
+
+
+def check_names(latent: LatentGaussian) -> None:
+    """Refuse a hyperparameter that is called like something else in the group `fit`."""
+    if taken := [name for name in latent.hyper if name in TAKEN]:
+        raise InputError(
+            f"model: the hyperparameter {taken[0]!r} has a name that the result uses for something "
+            f"else (its group `fit`). Give it another name; taken are {', '.join(sorted(TAKEN))}."
+        )
 
 
 def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:

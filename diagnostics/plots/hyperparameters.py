@@ -92,11 +92,13 @@ def marginals(tree: xr.DataTree, names: Sequence[str] | None = None) -> dict[str
                 f"{', '.join(_hyperparameters(tree)) or 'none'}"
             )
         draws = draws_of(posterior[name])
-        flat, nodes = draws.reshape(-1, draws.shape[2]), f"node_{name}" in fit
+        flat, at = draws.reshape(-1, draws.shape[2]), f"node_theta_{name}"
+        at = at if at in fit else f"node_{name}"  # the former where the latter means something else
+        nodes = at in fit
         weights = np.full(len(flat), 1.0 / len(flat))
         if nodes:
             weights = fit["node_weight"].to_numpy()
-            flat = fit[f"node_{name}"].to_numpy().reshape(len(weights), -1)
+            flat = fit[at].to_numpy().reshape(len(weights), -1)
         point = np.ravel(fit[name]) if name in fit else np.full(flat.shape[1], np.nan)
         still = constant_columns(draws)
         for i, label in enumerate(element_labels(posterior[name], name)):

@@ -11,6 +11,7 @@ both on the natural scale of θ, and k-hat of the joint with them.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,6 +247,11 @@ def _theta_of(latent: LatentGaussian, mixture: Mixture) -> dict[str, Array]:
     return {name: np.stack([node.theta[name] for node in mixture.nodes]) for name in latent.hyper}
 
 
+def _node_name(name: str, taken: Container[str]) -> str:
+    """Name of a hyperparameter's nodes; one that is called `phi` must not hide the group's own."""
+    return f"node_theta_{name}" if f"node_{name}" in taken else f"node_{name}"
+
+
 def _fit_group(
     latent: LatentGaussian,
     mixture: Mixture,
@@ -282,7 +288,7 @@ def _fit_group(
     }
     for name, values in by_node.items():
         dims = dims_of(latent.model, name, values.ndim - 1)
-        variables[f"node_{name}"] = (("node", *dims), values)
+        variables[_node_name(name, variables | numbers)] = (("node", *dims), values)
     errors = _errors(mixture)
     variables |= {name: ("weight", values) for name, values in errors.items()}
     coords = {"unconstrained": mixture.labels}

@@ -13,6 +13,7 @@ from scipy import stats
 
 import ardvark as av
 from ardvark.diagnostics.compare.psis import khat_and_error
+from ardvark.diagnostics.plots.hyperparameters import marginals
 from ardvark.inference.approximate import Estimate, accuracy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
@@ -108,6 +109,31 @@ def test_the_tree_says_what_was_done(schools):
     )
     ratio = tree["sample_stats"].lp - tree["sample_stats"].log_approximation
     np.testing.assert_allclose(ratio, fit.log_evidence, atol=1e-6)
+
+
+def named(name):
+    with pm.Model() as model:
+        scale = pm.HalfNormal(name, 1.0)
+        effect = pm.Normal("effect", 0.0, scale, shape=4)
+        pm.Normal("y", effect, 0.5, observed=[0.3, -0.2, 1.4, 0.1])
+    return model
+
+
+def test_a_hyperparameter_called_phi_hides_nothing():
+    tree = av.fit(named("phi"), "laplace", **QUIET)
+    fit = tree["fit"].dataset
+    assert fit.node_phi.dims == ("node", "unconstrained")
+    np.testing.assert_allclose(
+        np.log(fit.node_theta_phi), fit.node_phi.sel(unconstrained="phi"), rtol=1e-12
+    )
+    shown = marginals(tree)["phi"]
+    np.testing.assert_array_equal(shown.values, fit.node_theta_phi)
+
+
+@pytest.mark.parametrize("name", ["weight", "log_evidence", "iterations"])
+def test_a_name_that_the_result_uses_is_refused(name):
+    with pytest.raises(av.errors.InputError, match=f"hyperparameter '{name}' has a name"):
+        av.fit(named(name), "laplace", **QUIET)
 
 
 def test_lp_is_the_density_of_the_graph(schools):
