@@ -21,7 +21,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import rvs_in_graph
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.basic import SequentialGraphRewriter, in2out, node_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Add, Clip, Mul, Second
 from pytensor.scalar.math import Log1mexp, Softplus
@@ -148,11 +148,11 @@ def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> 
             f"{names}: a random variable is left in the graph, its value would be drawn at random. "
             f"Give it a name in the model, and the data whole (no pm.Minibatch)"
         )
+    late = [in2out(rule, name=rule.__name__) for rule in (by_axes, by_ufuncs)]  # as one: no pickle
     if as_written and _is_plain(outputs):
-        mode = Mode(linker="vm", optimizer=in2out(by_axes, by_ufuncs, name="as_written"))
+        mode = Mode(linker="vm", optimizer=SequentialGraphRewriter(*late))
     else:
-        late = [(in2out(rule, name=rule.__name__), _LAST) for rule in (by_axes, by_ufuncs)]
-        mode = get_mode("FAST_COMPILE").register(*late)
+        mode = get_mode("FAST_COMPILE").register(*((rule, _LAST) for rule in late))
     with quick():
         function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
     return _OneAtATime(function)

@@ -243,7 +243,7 @@ USED_BY_OTHERS = {
     "zarr": "DataTree.to_zarr",
     "h5netcdf": "DataTree.to_netcdf",
 }
-OF_PEERS = {"GPy", "fastrvm", "sklearn_rvm", "pymc_extras", "protocol"}  # of `make bench`
+OF_PEERS = {"GPy", "fastrvm", "sklearn_rvm", "pymc_extras", "protocol", "statsmodels"}  # of bench
 OPTIONAL = {"bambi", "dask", "distributed", "graphviz", "plotly", "playwright"}
 OPTIONAL |= {"arviz_base", "arviz_plots"}  # parts of arviz, for the interactive page
 
