@@ -11,7 +11,14 @@ from pathlib import Path
 
 from ardvark.commands.studies import store_folder
 from ardvark.studies.experiments import Store
-from ardvark.studies.validation.lane import RESULTS, Lane, fill, write_lane
+from ardvark.studies.validation.lane import (
+    RESULTS,
+    Lane,
+    fill,
+    take_units,
+    write_lane,
+    write_units,
+)
 from ardvark.studies.validation.page import write_tables
 
 LANES = ("calibration", "kernels", "references", "certificate", "sbc_conditional_mixture")
@@ -32,11 +39,16 @@ def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
     """Fill up what is stored, write the results, and give what is wrong."""
     lane = lane_of(name)
     minutes = lane.quick_minutes if asked.quick and asked.minutes is None else asked.minutes
+    kept, units = [e for e in lane.experiments if lane.keeps(e)], asked.results / name
+    for experiment in [] if asked.quick else kept:
+        take_units(experiment, store, units)
     fill(
         lane, store, asked.jobs, only=asked.only, minutes=minutes, quick=asked.quick, told=_say
     )  # fmt: skip
     found = lane.summary(store)
     if not asked.quick:
+        for experiment in kept:
+            write_units(experiment, store, units)
         command = f"python -m ardvark.studies.validation --lane {name}"
         if (earlier := asked.results / f"{name}.json").exists():
             found = lane.joined(found, json.loads(earlier.read_text(encoding="utf-8")))

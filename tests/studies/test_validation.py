@@ -1,6 +1,7 @@
 """The lanes of validation: each accepts what is right, finds what is planted, and loses nothing."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import ardvark as av
+from ardvark.diagnostics.calibration.checks import uniformity_p
 from ardvark.diagnostics.calibration.record import calibration_record
 from ardvark.diagnostics.calibration.replication import worth
 from ardvark.inference.graph.read import read_model
@@ -19,7 +21,16 @@ from ardvark.studies.validation import calibration, certificate, kernels, page, 
 from ardvark.studies.validation.__main__ import LANES, lane_of
 from ardvark.studies.validation.cases import CASES, LEFT_OUT, replicator
 from ardvark.studies.validation.joint import Kernel, geweke, two_samples
-from ardvark.studies.validation.lane import RESULTS, Lane, fill, stored, write_lane
+from ardvark.studies.validation.lane import (
+    RESULTS,
+    Lane,
+    fill,
+    read_units,
+    stored,
+    take_units,
+    write_lane,
+    write_units,
+)
 
 # --------------------------------------------------------------------------------- which pairs
 
@@ -234,6 +245,37 @@ def test_a_lane_goes_on_where_it_was(tmp_path):
     assert len(told) == 8  # only what was missing
     fill(lane, store, told=told.append)
     assert len(told) == 8
+
+
+def test_a_new_store_goes_on_from_the_units_that_were_kept(tmp_path):
+    first, second, kept = Store(tmp_path / "1"), Store(tmp_path / "2"), tmp_path / "kept"
+    made = Experiment("toy/a, b", "", count, {"case": "a", "batch": 2}, full=4)
+    units = made.units(4)
+    first.put(units[0], count(0, "a", 2) | {"commit": "abc"}, 1.5)
+    first.put(units[1], {"records": [{"failed": "planted"}]}, 1.0)
+    write_units(made, first, kept)
+    (file,) = kept.iterdir()
+    before = file.read_bytes()
+    write_units(made, first, kept)
+    assert file.read_bytes() == before
+    take_units(made, second, kept)
+    assert second.get(units[0]) == first.get(units[0]) and second.seconds(units[0]) == 1.5
+    assert second.get(units[0])["commit"] == "abc"
+    assert second.get(units[1]) is None  # a failure is tried again
+    second.put(units[3], count(3, "a", 2), 2.0)
+    write_units(made, second, kept)
+    assert [one["number"] for one in read_units(made, kept)] == [0, 3]
+    changed = replace(made, version=2)
+    assert read_units(changed, kept) == []  # other numbers: begun anew
+
+
+def test_a_place_is_never_nought_or_one():
+    u = np.random.default_rng(7).random(300)
+    u[0] = 2e-7  # to six digits: 0
+    found = np.array(calibration._cells(u))
+    assert 0 < found.min() and found.max() < 1 and np.all(np.abs(found - u) <= 5.1e-5)
+    assert calibration._cells([0.0, 1.0]) == [5e-5, 1 - 5e-5]
+    assert uniformity_p(found) > 0.01 > 1e-10 > uniformity_p(np.round(u, 6))
 
 
 def test_results_say_where_they_come_from(tmp_path):
