@@ -48,6 +48,8 @@ class Columns:
         block = self._kept.get(begin)
         if block is None or indices[-1] >= begin + self.chunk:
             return np.asarray(self.make(indices), float)
+        if indices.size == block.shape[1]:  # all of it: the first touch of a copy is what costs
+            return block
         return np.asarray(block.take(indices - begin, axis=1))
 
 

@@ -35,7 +35,7 @@ import numpy as np
 from ardvark.inference.ard.gradient import climb, moving_pull
 from ardvark.inference.ard.kernels import best_precisions
 from ardvark.inference.running.progress import Tick, no_tick
-from ardvark.inference.sites.approximation import Approximation, GaussianFit
+from ardvark.inference.sites.approximation import Approximation, GaussianFit, RunOfSteps
 from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel
@@ -115,6 +115,7 @@ def sequential_ard(
     max_steps: int = 1000,
     bounds: tuple[float, float] | None = None,
     rule: Approximation | None = None,
+    runs: Callable[..., RunOfSteps | None] | None = None,
     tick: Tick = no_tick,
 ) -> ArdResult:
     """Maximise the evidence over the precisions of `optimised` weights, one at a time.
@@ -143,8 +144,10 @@ def sequential_ard(
         The approximation with its gradient. With it the steps follow the true slope of the
         evidence, each is accepted by the evidence itself, and the end is stationary in all
         precisions together (`gradient.py`); without, sites are taken as fixed.
+    runs
+        `run_of_steps` of the approximation, which makes many of the same steps in one call.
     tick
-        Called after each step.
+        Called after each step, or run of them.
     """
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     precision = start_precisions(model, free, start, start_precision)
@@ -157,9 +160,24 @@ def sequential_ard(
     path = [ArdStep.at("start", -1, 0.0, precision, fit)]
     limits = precision_bounds(model, bounds)
     promises = _Promises(model, free, limits, tolerance, rule)
-    seen, careful = {_state(precision)}, rule is not None
+    seen, careful = {_state(path[0].on, path[0].values)}, rule is not None
     idle = False  # a climb has gained nothing since the last step
     while True:
+        run = None
+        if runs is not None and not careful and promises.rival is not None:
+            floor, room = max(promises.rival, tolerance), max_steps + 1 - len(path)
+            run = runs(replace(model, precision=precision), fit, free, limits, floor, room)
+        if run is not None and run.weight.size:
+            for last, step in enumerate(_steps_of(run, precision)):  # noqa: B007
+                path.append(step)
+                state = _state(step.on, step.values)
+                careful = state in seen
+                seen.add(state)
+                if careful:  # the rest of the run is not taken
+                    break
+            precision, fit = path[-1].precision, run.fit_after(last)
+            tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
+            continue
         weight, wanted, gain = promises.largest(precision, fit)
         settled = gain <= tolerance
         # An active weight is re-estimated together with all others, once the active set is known.
@@ -181,15 +199,15 @@ def sequential_ard(
             promises.blocked[weight] = True
             continue
         promises.blocked[:] = False
-        state = _state(moved[0])
-        careful = careful or state in seen
-        seen.add(state)
         action = _name_of(precision[weight], moved[0][weight])
         if action != "re-estimate":
             promises.rival = None
         precision, fit = moved
         idle = False
         path.append(ArdStep.at(action, weight, gain, precision, fit))
+        state = _state(path[-1].on, path[-1].values)
+        careful = careful or state in seen
+        seen.add(state)
         tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
 
 
@@ -259,13 +277,20 @@ class _Promises:
         return int(weights[first]), float(best[first]), float(gains[first])
 
 
-def _state(precision: Array) -> bytes:
+def _state(on: Index, precision: Array) -> bytes:
     """Rounded log precisions of the active weights: a key, to see whether a state comes back."""
     with np.errstate(divide="ignore"):
-        return (
-            np.round(np.log(precision[np.isfinite(precision)]), 6).tobytes()
-            + np.packbits(np.isfinite(precision)).tobytes()
-        )
+        return np.round(np.log(precision), 6).tobytes() + on.tobytes()
+
+
+def _steps_of(run: RunOfSteps, precision: Array) -> list[ArdStep]:
+    """The steps of a run, which leaves the same weights in the model."""
+    on, numbers = np.flatnonzero(np.isfinite(precision)), (run.weight, run.gain, run.log_evidence)
+    rows = zip(*(column.tolist() for column in numbers), run.precision, run.info, strict=True)
+    return [
+        ArdStep("re-estimate", weight, gain, evidence, precision.size, on, values, info)
+        for weight, gain, evidence, values, info in rows
+    ]
 
 
 def _move(

@@ -30,11 +30,17 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from ardvark.errors import InputError
 from ardvark.inference.ep.correction import evidence_correction, moment_correction
 from ardvark.inference.ep.parallel import Rows, parallel
+from ardvark.inference.ep.run_of_steps import Weights, run_of_steps
 from ardvark.inference.ep.sequential import sequential
 from ardvark.inference.known_sites.known import KnownSites, known
 from ardvark.inference.known_sites.stacked import expansion, log_concave
-from ardvark.inference.sites.approximation import Approximation, Cotangents, GaussianFit
-from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.approximation import (
+    Approximation,
+    Cotangents,
+    GaussianFit,
+    RunOfSteps,
+)
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.likelihoods import (
     GaussianSites,
     LogitSites,
@@ -113,8 +119,7 @@ class EP(MethodSettings, Approximation):
         if not prior.on.any() and not isinstance(model.sites, StepSites):
             return self._fit(prior, _known_rows(prior))
         start = _start(prior, warm)
-        rows = len(prior.eta_mean)
-        sites, settles, signed = _traits_of(model.sites, rows)
+        sites, settles, signed = _traits_of(model.sites, len(prior.eta_mean))
         if self.updates == "sequential" and sites is None:
             raise InputError(
                 f"updates='sequential' needs sites of known families; these are "
@@ -168,16 +173,8 @@ class EP(MethodSettings, Approximation):
         if posterior is None:
             posterior = condition(prior, rows.tau, rows.nu, self.space)
         sites = prior.model.sites
-        info = {
-            "site_change": float(rows.change),
-            "negative_cavities": float(rows.negative_cavities),
-            "skipped": float(rows.skipped),
-            "improper_sites": float(rows.unresolved),
-            "multimodal_sites": 0.0,
-            "log_loo_probability": float(rows.log_z.sum()),
-        }
-        if isinstance(sites, TWO_CLASSES):
-            info.update(_error_estimates(rows.log_z))
+        counts = np.array([[rows.negative_cavities], [rows.skipped], [rows.unresolved]])
+        info = _info(sites, np.array([rows.change]), counts, rows.log_z[None])[0]
         if not rows.unresolved and not log_concave(sites, len(rows.tau)).all():
             several = is_multimodal(sites.log, rows.cavity_mean, rows.cavity_variance)
             info["multimodal_sites"] = float(several.sum())
@@ -190,6 +187,46 @@ class EP(MethodSettings, Approximation):
             site_shift=rows.nu,
             info=info,
             by_row=_by_row(rows),
+        )
+
+    def run_of_steps(
+        self,
+        model: SiteModel,
+        fit: GaussianFit,
+        free: Mask,
+        bounds: tuple[Array, Array],
+        floor: float,
+        most: int,
+    ) -> RunOfSteps | None:
+        """Steps in machine code, where a fit is one too, in the space of the weights."""
+        prior = model.prior()
+        rows, k = prior.projection.shape
+        sites, settles, _ = _traits_of(model.sites, rows)
+        in_weights = self.space == "weights" or (self.space == "auto" and k < rows)
+        if self.updates == "parallel" or sites is None or not (settles and in_weights and k):
+            return None
+        assert model.precision is not None
+        on, posterior = np.flatnonzero(prior.on), fit.posterior
+        weights = Weights(
+            prior.projection, model.precision[on], posterior.mean[on],
+            posterior.marginal_variance[on], free[on], bounds[0][on], bounds[1][on],
+        )  # fmt: skip
+        settings = (float(self.damping), float(self.tolerance), int(self.max_sweeps))
+        start = _start(prior, fit)
+        try:
+            found = run_of_steps(weights, prior.eta_mean, sites, start, floor, most, settings)
+        except np.linalg.LinAlgError:
+            return None  # a step by itself says what is wrong
+
+        def fit_after(i: int) -> GaussianFit:
+            precision = np.full(prior.on.size, np.inf)
+            precision[on] = found.precision[i]
+            return self._fit(replace(model, precision=precision).prior(), found.rows(i))
+
+        counts = np.stack([found.negative_cavities, found.skipped, np.zeros_like(found.skipped)])
+        info = _info(model.sites, found.change, counts, found.log_z)
+        return RunOfSteps(
+            on[found.weight], found.gain, found.precision, found.log_evidence, info, fit_after
         )
 
     def completed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
@@ -335,23 +372,42 @@ def _log_evidence(posterior: Posterior, rows: Rows) -> float:
     return per_row - posterior.half_log_det - 0.5 * float(shift)
 
 
-def _error_estimates(log_z: Array) -> dict[str, float]:
-    """Leave-one-out error of two-class sites from z with Psi(z_n) = Z_n."""
-    if not np.isfinite(log_z).all():  # a row without leave-one-out probability
-        return dict.fromkeys(("loo_error", "log_loo_error_smooth", "loo_error_unsigned"), math.nan)
+def _info(sites: Sites, change: Array, counts: Index, log_z: Array) -> list[dict[str, float]]:
+    """What each of m fits says of itself: counts are (3, m), log masses (m, N)."""
+    columns: dict[str, Array | Index] = {
+        "site_change": change,
+        "negative_cavities": counts[0],
+        "skipped": counts[1],
+        "improper_sites": counts[2],
+        "multimodal_sites": np.zeros_like(change),
+        "log_loo_probability": log_z.sum(axis=-1),
+    }
+    if isinstance(sites, TWO_CLASSES):
+        columns |= _error_estimates(log_z)
+    values = np.array(list(columns.values()), float).T.tolist()
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def _error_estimates(log_z: Array) -> dict[str, Array]:
+    """Leave-one-out error (m,) of two-class sites (m, N) from z with Psi(z_n) = Z_n."""
+    known = np.isfinite(log_z).all(axis=-1)  # else a row is without leave-one-out probability
+    rows = log_z.shape[-1]
+    log_z = np.where(known[:, None], log_z, 0.0)
     z = ndtri_exp(np.minimum(log_z, 0.0))
     decided = log_z - LOG_HALF
-    errors = (decided < -1e-12).sum() + 0.5 * (np.abs(decided) <= 1e-12).sum()  # ties: half
+    ties = np.abs(decided) <= 1e-12  # half an error each
+    errors = (decided < -1e-12).sum(axis=-1) + 0.5 * ties.sum(axis=-1)
     log_terms = log_ndtr(-PRESCALE * z)
-    top = float(log_terms.max())
-    smooth = top
-    if np.isfinite(top):
-        smooth = top + math.log(np.exp(log_terms - top).sum() / z.size)
-    return {
-        "loo_error": float(errors) / z.size,  # Qi04 (12)
+    top = log_terms.max(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.exp(log_terms - top[:, None]).sum(axis=-1) / rows
+        smooth = np.where(np.isfinite(top), top + np.log(mean), top)
+    found = {
+        "loo_error": errors / rows,  # Qi04 (12)
         "log_loo_error_smooth": smooth,  # Qi04 (13), z times 50
-        "loo_error_unsigned": float(ndtr(-np.abs(z)).sum()) / z.size,  # Opper & Winther
+        "loo_error_unsigned": ndtr(-np.abs(z)).sum(axis=-1) / rows,  # Opper & Winther
     }
+    return {name: np.where(known, values, math.nan) for name, values in found.items()}
 
 
 def _by_row(rows: Rows) -> dict[str, Array]:

@@ -44,11 +44,14 @@ from ardvark.inference.sites.arrays import Array
 
 __all__ = [
     "KNOWN",
+    "LONG",
     "SMALL",
     "Settled",
+    "cost_of_sweep",
     "fresh_functions",
     "fresh_weights",
     "inverse_factor",
+    "run_weights",
     "sequential",
     "sweep_functions",
     "sweep_weights",
@@ -286,7 +289,8 @@ def _look(code, table, tau, nu, eta, variance, left, r):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _run_weights(X, eta_0, code, table, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+def run_weights(X, eta_0, code, table, tau, nu, damping, tolerance, max_sweeps, watch):  # type: ignore[no-untyped-def]
+    """Sweep until the sites, which are overwritten, stay; m and L^-1 are of white weights."""
     rows = len(tau)
     met, skipped, done = 0, 0, 0
     V, m, inverse, half = fresh_weights(X, eta_0, tau, nu)
@@ -312,7 +316,9 @@ def _run_weights(X, eta_0, code, table, tau, nu, damping, tolerance, max_sweeps,
             mu, lam, log_z, change, unresolved = _look(code, table, tau, nu, eta, variance, left, r)
             settled = change <= tolerance and unresolved == 0
             if settled or done >= max_sweeps or watch[STOP]:
-                return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
+                return (
+                    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z, m, inverse,
+                )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -342,6 +348,13 @@ def _run_functions(S, eta_0, code, table, tau, nu, damping, tolerance, max_sweep
                 return done, change, met, skipped, unresolved, half, eta, mu, lam, log_z
 
 
+def cost_of_sweep(matrix: Array, sites: KnownSites) -> float:
+    """Operations of one pass over the rows of X."""
+    rows, k = matrix.shape
+    by_nodes = int(np.count_nonzero(sites.code > STEP))  # all but GAUSSIAN, PROBIT and STEP
+    return float(2.0 * rows * k * k + NODES_COST * by_nodes)
+
+
 def sequential(
     matrix: Array,
     in_functions: bool,
@@ -364,7 +377,7 @@ def sequential(
         Damping, tolerance, most sweeps.
     """
     tau, nu = start[0].copy(), start[1].copy()
-    run = _run_functions if in_functions else _run_weights
+    run = _run_functions if in_functions else run_weights
     matrix = np.ascontiguousarray(matrix)
 
     def work(watch: Watch) -> tuple[Any, ...]:
@@ -373,12 +386,7 @@ def sequential(
         )
         return found
 
-    rows, k = matrix.shape
-    long = 2.0 * rows * k * k + NODES_COST * rows > LONG  # else most sweeps end in two seconds
-    if long:
-        by_nodes = rows - np.isin(sites.code, (GAUSSIAN, PROBIT, STEP)).sum()
-        long = 2.0 * rows * k * k + NODES_COST * by_nodes > LONG
-    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = (
-        aside(work) if long else work(unwatched())
-    )
+    # else most sweeps end in two seconds
+    found = aside(work) if cost_of_sweep(matrix, sites) > LONG else work(unwatched())
+    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = found[:10]
     return Settled(done, change, met, skipped, unresolved, half, tau, nu, eta, mu, lam, log_z)

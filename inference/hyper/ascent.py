@@ -65,15 +65,16 @@ class Ascent:
         self.sites_move = False  # so much that the steps of fixed sites end off the optimum
         self._path_rule = method.loosened()
         algorithm = settings.algorithm if isinstance(settings, Evidence) else "sequential"
-        self._search: Callable[..., ArdResult] = sequential_ard
-        if algorithm != "sequential":
-            self._search = partial(fixed_point_ard, algorithm=algorithm)
+        self.one_by_one = algorithm == "sequential"
+        self._search: Callable[..., ArdResult] = partial(fixed_point_ard, algorithm=algorithm)
+        if self.one_by_one:
+            self._search = partial(sequential_ard, runs=self._path_rule.run_of_steps)
         self.optimised = np.zeros(latent.n_weights, bool)
         for block in self.ard.values():
             self.optimised[latent.blocks[block]] = True
         self._refuse()
         # Gaussian noise has a route of its own, much faster, to the same optimum.
-        fast = isinstance(settings, Evidence) and algorithm == "sequential" and self.ard
+        fast = isinstance(settings, Evidence) and self.one_by_one and self.ard
         centred = not latent.prior(latent.initial_theta())[0].any()
         self.any_noise = noise_of(latent, self.rest)
         self.noise = self.any_noise if fast and centred else None
@@ -216,7 +217,7 @@ class Ascent:
         result = sequential_ard(
             site_model,
             self.method.approximate,
-            optimised=self.optimised if self._search is sequential_ard else on,
+            optimised=self.optimised if self.one_by_one else on,
             start=on,
             tolerance=self.settings.tolerance,
             max_steps=self.settings.max_steps,

@@ -4,17 +4,25 @@ A rule (Laplace, EP, a bound) replaces each site by a Gaussian. The outer loops
 (`hyper/settle.py`, `ard/sequential_ard.py`) only know this protocol.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import Posterior
 
-__all__ = ["REJECTED", "Approximation", "Cotangents", "GaussianFit", "mean_shifts", "sd_shifts"]
+__all__ = [
+    "REJECTED",
+    "Approximation",
+    "Cotangents",
+    "GaussianFit",
+    "RunOfSteps",
+    "mean_shifts",
+    "sd_shifts",
+]
 
 NOTHING = np.zeros(0)
 REJECTED = 1e100  # minus a log evidence where there is none: a line search turns back from it
@@ -89,10 +97,21 @@ class Cotangents(NamedTuple):
     rows: Any = None  # `RowCotangents` of a sparse model, in place of all but the sites'
 
 
+class RunOfSteps(NamedTuple):
+    """Steps of sequential ARD, each of which gave one weight another precision, one in each row."""
+
+    weight: Index  # (m,)
+    gain: Array  # (m,) promised under fixed sites
+    precision: Array  # (m, k) of the weights in the model, after the step
+    log_evidence: Array  # (m,)
+    info: list[dict[str, float]]
+    fit_after: Callable[[int], GaussianFit]
+
+
 class Approximation(Protocol):
     """A rule that replaces sites by Gaussians, with the adjoint of its evidence.
 
-    A class that names it as its base has `loosened`, `assessed` and `completed` from here.
+    A class that names it as its base has all but two methods from here.
     """
 
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
@@ -112,3 +131,18 @@ class Approximation(Protocol):
     def completed(self, model: SiteModel, fit: GaussianFit) -> GaussianFit:
         """Add what is made once, at the end."""
         return fit
+
+    def run_of_steps(
+        self,
+        model: SiteModel,
+        fit: GaussianFit,
+        free: Mask,
+        bounds: tuple[Array, Array],
+        floor: float,
+        most: int,
+    ) -> RunOfSteps | None:
+        """Steps of sequential ARD from `fit` that keep all weights, while one gains over `floor`.
+
+        For a rule that makes many of them in one call; None: it makes each by itself.
+        """
+        return None

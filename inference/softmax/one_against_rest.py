@@ -98,7 +98,7 @@ def _machine(Phi: Array, sites: Any, rule: Any, start: Array, search: dict[str, 
         precision=np.where(on, start, 1.0),
     )
     on_path = rule.loosened()
-    path = sequential_ard(model, on_path.approximate, start=on, **search)
+    path = sequential_ard(model, on_path.approximate, start=on, runs=on_path.run_of_steps, **search)
     active = np.flatnonzero(np.isfinite(path.precision))
     small = replace(
         model,

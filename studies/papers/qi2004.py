@@ -97,7 +97,7 @@ def kernels(
             f"ep.{k}": v for k, v in outcome(EP().approximate(model), at_test, sign_test).items()
         }
         logit = replace(model, sites=LogitSites(sign))
-        path = walk(logit, start, number, tolerance, Laplace().approximate)
+        path = walk(logit, start, number, tolerance, Laplace())
         predictor = at_test @ path.fit.posterior.mean
         found["laplace.errors"] = float(np.sum(predictor * sign_test <= 0))
         found["laplace.features"] = int(np.isfinite(path.precision).sum())
@@ -126,9 +126,8 @@ def rivals(number: int, data: str, n_train: int) -> dict[str, Any]:
 
     X, sign, X_test, sign_test = partition(data, n_train, number)
     whole = EP().approximate(probit_model(with_constant(X), sign))
-    path = walk(
-        probit_model(with_constant(X), sign, LogitSites), None, number, 1e-4, Laplace().approximate
-    )
+    logit = probit_model(with_constant(X), sign, LogitSites)
+    path = walk(logit, None, number, 1e-4, Laplace())
     predictor = with_constant(X_test) @ path.fit.posterior.mean
     found: dict[str, Any] = {
         "ep.errors": outcome(whole, with_constant(X_test), sign_test)["errors"],

@@ -54,10 +54,11 @@ def walk(
     if start is not None and start[0] == "random":
         begin = ("random", start[1], seed)
     active, precision = active_at_start(begin, model, np.ones(model.mean.size, bool))
-    rule = rule or EP().loosened().approximate
+    rule = rule or EP().loosened()
     return sequential_ard(
-        model, rule, start=active, start_precision=precision, max_steps=5000, tolerance=tolerance
-    )
+        model, rule.approximate, start=active, start_precision=precision, max_steps=5000,
+        tolerance=tolerance, runs=rule.run_of_steps,
+    )  # fmt: skip
 
 
 def chosen(path: ArdResult, rule: str) -> int:

@@ -31,8 +31,8 @@ from `av.fit` counts). What each task is: the first lines of `studies/speed/case
 """
 # Why a goal is missed, by the beginning of the task's name: said of a task that misses one.
 REASONS = {
-    "evidence ard": "a step is one call of EP from Python, with its errors by leaving one out and "
-    "what each row has; the peer's whole loop is in C++, by Laplace. Ours is not in machine code.",
+    "evidence ard": "steps that keep all weights are made in machine code, many in one call; one "
+    "that adds or deletes a weight is a call of EP from Python.",
     "first laplace": "most of a first fit is modules that are not ours: the last row of `import` "
     "is what every first fit loads. The peer's answer is a mode and a covariance; ours has draws, "
     "the log likelihood of each and the checks of the graph.",

@@ -75,6 +75,12 @@ def ard_answer(path, step, fit, X_test, t_test, informative):
     }
 
 
+def by_evidence(model, **search):
+    """The search as `av.fit` runs it."""
+    rule = EP().loosened()
+    return sequential_ard(model, rule.approximate, runs=rule.run_of_steps, **search)
+
+
 def evidence_ard(X, t, X_test, t_test, informative):
     """From the empty model to the end of the path."""
     model = probit(with_bias(X), t)
@@ -82,7 +88,7 @@ def evidence_ard(X, t, X_test, t_test, informative):
     def answer(path):
         return ard_answer(path, path.path[-1], path.fit, X_test, t_test, informative)
 
-    return lambda: sequential_ard(model, EP().loosened().approximate), answer
+    return lambda: by_evidence(model), answer
 
 
 def whole_path(X, t, X_test, t_test, informative):
@@ -92,7 +98,7 @@ def whole_path(X, t, X_test, t_test, informative):
     def answer(path):
         return ard_answer(path, path.path[-1], path.fit, X_test, t_test, informative)
 
-    return lambda: sequential_ard(model, EP().loosened().approximate, tolerance=GAIN), answer
+    return lambda: by_evidence(model, tolerance=GAIN), answer
 
 
 def predictive_path(X, t, X_test, t_test, informative):
@@ -100,7 +106,7 @@ def predictive_path(X, t, X_test, t_test, informative):
     model, criterion = probit(with_bias(X), t), Predictive().of
 
     def call():
-        path = sequential_ard(model, EP().loosened().approximate)
+        path = by_evidence(model)
         step = min(path.path, key=criterion)  # the first of equals
         return path, step, EP().approximate(replace(model, precision=step.precision))
 
