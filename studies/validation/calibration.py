@@ -31,7 +31,7 @@ from ardvark.diagnostics.calibration.record import FORMAT, PLACE, digest
 from ardvark.diagnostics.storage.atomic import write_text
 from ardvark.inference.running.executor import seed_of
 from ardvark.studies.experiments import Experiment, Numbers, Store
-from ardvark.studies.validation.cases import CASES, DRAWS, SEED, Case, replicator
+from ardvark.studies.validation.cases import CASES, CHAINS, DRAWS, SEED, Case, replicator
 from ardvark.studies.validation.lane import Lane, commit, stored
 
 __all__ = ["EXPERIMENTS", "LANE", "entry", "replications"]
@@ -44,8 +44,8 @@ BAND = 2.576  # standard errors: a right method lies inside 99 times in 100
 PLACES = 10_000  # a place is the middle of one of so many cells: never 0 or 1, short to keep
 
 
-def replications(number: int, case: str, batch: int, draws: int = DRAWS) -> Numbers:
-    """Some replications of a case, each with its own seed; `draws` are those of the case."""
+def replications(number: int, case: str, batch: int, **of_case: int) -> Numbers:
+    """Some replications of a case, each with its own seed; `of_case` is what the case has."""
     one = replicator(case)
     records = [one.run(seed_of(SEED, number * batch + i)) for i in range(batch)]
     for record in records:
@@ -68,9 +68,11 @@ def _experiment(case: Case) -> Experiment:
         case.truth,
         replications,
         {"case": case.name, "batch": case.batch}
-        | ({} if case.draws == DRAWS else {"draws": case.draws}),
+        | ({} if case.draws == DRAWS else {"draws": case.draws})
+        | ({} if case.chains == CHAINS else {"chains": case.chains}),
         full=math.ceil(case.full / case.batch),
         quick=max(1, 20 // case.batch),
+        version=case.version,
     )
 
 

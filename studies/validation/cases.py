@@ -23,15 +23,16 @@ from ardvark.diagnostics.calibration.replication import Replicator
 from ardvark.inference.fit import named_method
 from ardvark.studies.validation.replicators import (
     JointMixture,
+    SlowStepReplicator,
     StepMixture,
     StepReplicator,
     WithoutSigns,
 )
 
-__all__ = ["CASES", "DRAWS", "LEFT_OUT", "SEED", "Case", "replicator"]
+__all__ = ["CASES", "CHAINS", "DRAWS", "LEFT_OUT", "SEED", "Case", "replicator"]
 
 SEED = 2026
-DRAWS = 250  # of each of four chains
+DRAWS, CHAINS = 250, 4
 HELD, POSTERIOR, SEARCHED = "held", "posterior", "searched"
 
 
@@ -51,6 +52,8 @@ class Case:
     full: int = 1000
     batch: int = 10  # replications in a unit of work
     draws: int = DRAWS
+    chains: int = CHAINS
+    version: int = 1  # counted up when its replications give other numbers
     weights: tuple[str, ...] = ("bias", "w")
     replicates: type[Replicator] = field(default=Replicator)
 
@@ -66,9 +69,9 @@ def replicator(name: str) -> Replicator:
     case = CASES[name]
     hold = case.hyper == HELD
     if issubclass(case.replicates, StepReplicator):
-        return case.replicates(case.build(), "nuts", case.settings, hold, case.draws, 4)
+        return case.replicates(case.build(), "nuts", case.settings, hold, case.draws, case.chains)
     method, settings = named_method(case.settings)
-    return case.replicates(case.build(), method, settings, hold, case.draws, 4)
+    return case.replicates(case.build(), method, settings, hold, case.draws, case.chains)
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -129,12 +132,15 @@ def _robust(rows: int) -> Any:
 
 
 def _block(kind: str, model: Any, **options: Any) -> list[Any]:
-    """A block by a step of ours, its precisions by scales and Gibbs."""
+    """A block by a step of ours, its precisions by scales and Gibbs, its noise by PyMC's slice."""
+    import pymc as pm
+
     block = [model["bias"], model["w"]]
     return [
         getattr(av.steps, kind)(block, **options),
         av.steps.ScaleStep([model["w"], model["alpha"]]),
         av.steps.GammaGibbs([model["alpha"], model["alpha_bias"]]),
+        *([pm.Slice([model["sigma"]], tune=False)] if "sigma" in model else []),
     ]
 
 
@@ -149,18 +155,22 @@ def _mixture_steps(model: Any) -> list[Any]:
 # The table ----------------------------------------------------------------------------------------
 
 NUTS = av.NUTS(tune=500)
+SHORT = av.NUTS(tune=300)  # of compiled graphs
+SHORT_CHAINS: dict[str, Any] = {"batch": 5, "full": 500, "draws": 100, "chains": 2}
 SLICE = av.EllipticalSlice(thin=4)
 SAMPLED = {
     "Sampled(elliptical)": av.EP(hyper=av.Sampled()),
     "Sampled(independence)": av.EP(hyper=av.Sampled(kernel="independence")),
     "Sampled(exact)": av.EP(hyper=av.Sampled(kernel="exact")),
 }
-# With noise of unknown size, or a rule other than EP, these chains are loops in Python: short ones.
+# With noise of unknown size, or a rule other than EP, these chains are loops in Python: short ones,
+# two of them. They mix well (20 to 99 draws are ranked), so that many replications tell more.
 IN_PYTHON = {
-    "Sampled(elliptical)": av.EP(hyper=av.Sampled(tune=100)),
-    "Sampled(independence)": av.EP(hyper=av.Sampled(kernel="independence", tune=100)),
+    "Sampled(elliptical)": av.EP(hyper=av.Sampled(tune=50)),
+    "Sampled(independence)": av.EP(hyper=av.Sampled(kernel="independence", tune=50)),
 }
-SLOW: dict[str, Any] = {"batch": 1, "full": 100, "draws": 60}
+SLOW: dict[str, Any] = {"batch": 5, "full": 500, "draws": 40, "chains": 2}
+CLOUDS: dict[str, Any] = {"batch": 5, "full": 500, "draws": 100, "chains": 2}  # of SMC
 CHEAP: dict[str, Any] = {"full": 5000, "batch": 100}
 
 
@@ -182,10 +192,10 @@ def _linear(model: str, setting: str, options: dict[str, Any]) -> Iterator[Case]
     yield case("elliptical_slice", HELD, settings=SLICE)
     yield case("nuts", HELD, settings=NUTS)
     yield case("nuts", POSTERIOR, settings=NUTS)
-    yield case("smc", POSTERIOR, settings=av.SMC(), draws=100, batch=2, full=500)
+    yield case("smc", POSTERIOR, settings=av.SMC(), **CLOUDS)
     for hyper, settings in (IN_PYTHON if identity else SAMPLED).items():
         yield case("ep", hyper, settings=settings, **(SLOW if identity else {}))
-    sampled = av.Laplace(hyper=av.Sampled(tune=100))
+    sampled = av.Laplace(hyper=av.Sampled(tune=50))
     yield case("laplace", "Sampled(elliptical)", settings=sampled, **SLOW)
     for rule in (av.EP, av.Laplace):
         name = rule.__name__.lower()
@@ -198,8 +208,8 @@ def _linear(model: str, setting: str, options: dict[str, Any]) -> Iterator[Case]
     kinds = ["EPStep", "LaplaceStep", "VBStep"] + ["ExactProbitStep"] * (setting == "probit")
     for kind in kinds:
         yield case(
-            f"pm.sample, {kind}", POSTERIOR, settings=partial(_block, kind), batch=2, full=500,
-            draws=60, replicates=StepReplicator,
+            f"pm.sample, {kind}", POSTERIOR, settings=partial(_block, kind),
+            replicates=StepReplicator, **SLOW,
         )  # fmt: skip
 
 
@@ -217,7 +227,7 @@ def _kernel_machines() -> Iterator[Case]:
         yield case("vb", POSTERIOR, settings=av.VB(), truth="approximate", full=2000, batch=25)
         yield case("elliptical_slice", HELD, settings=SLICE)
         yield case("nuts", POSTERIOR, settings=NUTS, batch=5)
-        yield case("smc", POSTERIOR, settings=av.SMC(), draws=100, batch=2, full=200)
+        yield case("smc", POSTERIOR, settings=av.SMC(), **CLOUDS)
         chains, cost = (IN_PYTHON, SLOW) if rough == "exact" else (SAMPLED, {})
         hyper = "Sampled(elliptical)"
         yield case("ep", hyper, settings=chains[hyper], **cost)
@@ -241,10 +251,11 @@ def _processes() -> Iterator[Case]:
     yield case("ep", "given", settings=av.EP(), truth="approximate", batch=25)
     yield case("elliptical_slice", "given", settings=SLICE)
     yield case("nuts", "given", settings=NUTS, batch=5)
-    yield case("smc", "given", settings=av.SMC(), draws=100, batch=2, full=200)
-    free = partial(_built, "trigonometric_svm", 15, 2)
-    case = partial(Case, "trigonometric_svm", "kernel inferred", build=free, rows=15, inputs=2)
-    yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=200, weights=("f",))
+    few = partial(_built, "trigonometric_svm", 8, 2, kernel=given)  # each row is a dimension
+    yield case("smc", "given", build=few, rows=8, settings=av.SMC(), **CLOUDS)
+    free = partial(_built, "trigonometric_svm", 8, 2)
+    case = partial(Case, "trigonometric_svm", "kernel inferred", build=free, rows=8, inputs=2)
+    yield case("nuts", POSTERIOR, settings=SHORT, weights=("f",), **SHORT_CHAINS)
 
 
 def _subsets() -> Iterator[Case]:
@@ -263,11 +274,13 @@ def _subsets() -> Iterator[Case]:
         yield case("reversible_jump", POSTERIOR, settings=jumps)
         if "slab" not in setting:
             yield case("exact", POSTERIOR, settings=av.Exact())
-        if setting in ("noise known", "probit"):
-            yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=200)
+        if setting in ("noise known", "probit"):  # loops in Python, which mix slowly
+            case = partial(case, build=partial(_built, model, 12, 2, **options), rows=12, inputs=2)
+            yield case("nuts", POSTERIOR, settings=SHORT, **SHORT_CHAINS | {"draws": 250})
+            chains = SlowStepReplicator if setting == "probit" else StepReplicator
             yield case(
-                "pm.sample, SubsetJump", POSTERIOR, settings=_subset_steps, batch=2, full=200,
-                draws=60, replicates=StepReplicator,
+                "pm.sample, SubsetJump", POSTERIOR, settings=_subset_steps, replicates=chains,
+                **SLOW,
             )  # fmt: skip
 
 
@@ -278,34 +291,25 @@ def _sample_features() -> Iterator[Case]:
         case = partial(case, weights=("first_predictor",), replicates=WithoutSigns)
         whole = av.VB(prune=None)  # what is pruned has no place
         yield case("vb", POSTERIOR, settings=whole, truth="approximate", batch=5)
-        yield case("nuts", POSTERIOR, settings=NUTS, batch=2, full=500)
-        yield case("smc", POSTERIOR, settings=av.SMC(), draws=100, batch=2, full=200)
+        yield case("nuts", POSTERIOR, settings=SHORT, **SHORT_CHAINS)
+        yield case("smc", POSTERIOR, settings=av.SMC(), **CLOUDS)
 
 
 def _mixtures() -> Iterator[Case]:
-    jumps = av.ReversibleJump(sweeps=4000)
     options = {"n_kernels": 2}
+    jumps = av.ReversibleJump(sweeps=4000)
     joint = partial(_built, "rbf_mixture", 12, 2, **options)
     case = partial(Case, "rbf_mixture", "joint", build=joint, rows=12, inputs=2)
     case = partial(case, weights=("included",), replicates=JointMixture)
     yield case("reversible_jump", POSTERIOR, settings=jumps, batch=5)
     yield case("exact", POSTERIOR, settings=av.Exact(), batch=5)
-    yield replace(
-        case(
-            "pm.sample, MixtureJump",
-            POSTERIOR,
-            settings=_mixture_steps,
-            draws=60,
-            batch=2,
-            full=200,
-        ),
-        replicates=StepMixture,
-    )
-    jumps = av.ReversibleJump(sweeps=2000)
+    steps = case("pm.sample, MixtureJump", POSTERIOR, settings=_mixture_steps, **SLOW)
+    yield replace(steps, replicates=StepMixture)
+    jumps = av.ReversibleJump(sweeps=600)
     conditional = partial(_built, "rbf_mixture", 12, 2, target="conditional", **options)
     case = partial(Case, "rbf_mixture", "conditional", build=conditional, rows=12, inputs=2)
     case = partial(case, weights=("included",), replicates=JointMixture)
-    yield case("reversible_jump", POSTERIOR, settings=jumps, batch=2, full=500)
+    yield case("reversible_jump", POSTERIOR, settings=jumps, batch=2, full=500, chains=2)
 
 
 def _own_graphs() -> Iterator[Case]:

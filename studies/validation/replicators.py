@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ardvark.diagnostics.calibration.replication import Point, Replicator
+from ardvark.errors import InputError
 
-__all__ = ["JointMixture", "StepMixture", "StepReplicator", "WithoutSigns"]
+__all__ = ["JointMixture", "SlowStepReplicator", "StepMixture", "StepReplicator", "WithoutSigns"]
 
-TUNE, THIN = 50, 2
+TUNE = 50
 
 
 class StepReplicator(Replicator):
@@ -20,7 +21,11 @@ class StepReplicator(Replicator):
 
     `settings` makes the steps of a model. Each chain starts at a draw of the prior, and the steps
     are told of each new chain (`setup_chain`), as PyMC tells them.
+    A variable that no step moves would stay where its chain began, so each must have one. The steps
+    serve all chains, so they must not remember: of PyMC's own only such as do not tune.
     """
+
+    thin: ClassVar[int] = 1
 
     @property
     def by_arrays(self) -> bool:
@@ -33,7 +38,11 @@ class StepReplicator(Replicator):
         import pytensor
 
         with self.model, pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-            return list(self.settings(self.model))
+            steps = list(self.settings(self.model))
+        moved = {value.name for step in steps for value in step.vars}
+        if left := [v.name for v in self.model.value_vars if v.name not in moved]:
+            raise InputError(f"no step moves {', '.join(left)}")
+        return steps
 
     @cached_property
     def scales(self) -> tuple[Any, Any]:
@@ -63,10 +72,10 @@ class StepReplicator(Replicator):
             step.setup_chain(np.random.default_rng(stream), TUNE, self.draws)
             step.rng = np.random.default_rng(stream)
         kept = []
-        for sweep in range(TUNE + THIN * self.draws):
+        for sweep in range(TUNE + self.thin * self.draws):
             for step in self.steps:
                 point, _ = step.step(point)
-            if sweep >= TUNE and (sweep - TUNE) % THIN == 0:
+            if sweep >= TUNE and (sweep - TUNE) % self.thin == 0:
                 kept.append(self.to_natural(point))
         return {name: np.stack([one[name] for one in kept]) for name in kept[0]}
 
@@ -82,6 +91,12 @@ class StepReplicator(Replicator):
         """The way back."""
         natural = self.scales[1](*(point[value.name] for value in self.model.value_vars))
         return {rv.name: x for rv, x in zip(self.model.free_RVs, natural, strict=True)}
+
+
+class SlowStepReplicator(StepReplicator):
+    """Steps that mix slowly: four sweeps for each draw that is kept."""
+
+    thin = 4
 
 
 class JointMixture(Replicator):
@@ -118,3 +133,5 @@ class WithoutSigns(Replicator):
 
 class StepMixture(StepReplicator, JointMixture):
     """Steps of a mixture."""
+
+    thin = 6

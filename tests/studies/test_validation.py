@@ -82,6 +82,13 @@ def test_chains_of_steps_are_placed_in_full_and_again_the_same(name):
     assert set(first["pit"]) == free | {"log_prior", "log_likelihood", "first_predictor"}
 
 
+def test_a_variable_that_no_step_moves_is_refused():
+    one = replicator("ard_regression/noise inferred/pm.sample, LaplaceStep/posterior")
+    left = type(one)(one.model, one.method, lambda m: one.settings(m)[:-1], False, 12, 2)
+    with pytest.raises(av.errors.InputError, match="no step moves sigma_log__"):
+        _ = left.steps
+
+
 def test_scales_of_steps_lead_there_and_back():
     one = replicator("ard_regression/noise inferred/pm.sample, LaplaceStep/posterior")
     truth = one.simulator.draw(seed_of(1, 3))[0]
