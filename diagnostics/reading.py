@@ -124,6 +124,11 @@ def group_variables(tree: xr.DataTree, name: str) -> dict[Any, xr.DataArray]:
     return dict(tree[name].data_vars) if name in tree.children else {}
 
 
+def theta_variables(tree: xr.DataTree) -> dict[Any, xr.DataArray]:
+    """Hyperparameters at the values that a fit used; they stood in `fit` until version 0.2."""
+    return group_variables(tree, "theta" if "theta" in tree.children else "fit")
+
+
 def arviz() -> Any:
     """Import ArviZ's statistics when they are needed: they take seconds."""
     return import_module("arviz_stats")

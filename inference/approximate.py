@@ -30,12 +30,11 @@ from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel, least_noise
 from ardvark.inference.tree import (
     TREATMENTS,
-    check_names,
     dims_of,
     draws_dataset,
     fit_dataset,
-    hyper_dataset,
     path_group,
+    theta_dataset,
 )
 from ardvark.models.card import card_of
 
@@ -73,7 +72,6 @@ def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     latent = read_model(
         model, weights=settings.weights, predictor=settings.predictor, sparse=wanted
     )
-    check_names(latent)
     hyper = default_hyper(latent) if settings.hyper is None else settings.hyper
     with progress(name, run.progressbar) as tick:
         if isinstance(hyper, Integrated):
@@ -110,6 +108,7 @@ def gaussian_answer(latent: LatentGaussian, settled: Settled, run: Run, tick: Ti
                 "log_approximation": approximation.reshape(shape),
             },
         ),
+        "theta": theta_dataset(latent, settled.theta),
         "fit": fit_dataset(latent, settled),
     }
     return groups, Facts(
@@ -290,11 +289,8 @@ class GivenTheta(NamedTuple):
         return {
             "posterior": posterior.assign_attrs(sampling_kind=sampling_kind),
             "log_likelihood": row_dataset(self.latent, log_likelihood),
+            "theta": theta_dataset(self.latent, self.theta),
         }
-
-    def fit_group(self, numbers: Mapping[str, Any]) -> xr.Dataset:
-        """The hyperparameters, and numbers of the fit."""
-        return hyper_dataset(self.latent, self.theta, numbers)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -316,7 +312,7 @@ def fit_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         found = settings.sample(given.site_model, run.chains * run.draws, rng)
     weights = found.weights.reshape((run.chains, run.draws, -1))
     numbers = {"log_evidence": found.log_evidence, "log_evidence_error": found.log_evidence_error}
-    groups = given.groups(weights, "iid") | {"fit": given.fit_group(numbers | found.info)}
+    groups = given.groups(weights, "iid") | {"fit": xr.Dataset(numbers | found.info)}
     return groups, Facts(**given.facts)
 
 

@@ -25,6 +25,7 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.methods import family_of, prediction_route
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.copies import private_copy, put_data
@@ -137,7 +138,7 @@ def _own_posterior(model: Any, latent: LatentGaussian, tree: xr.DataTree) -> Pos
     fit = tree["fit"].to_dataset()
     data = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
     put_data(model, {n: data[n].values for n in latent.predictor_data if n in data})
-    theta = {name: fit[name].values for name in latent.hyper}
+    theta = theta_of(tree, latent.hyper)
     found = condition(latent.at(theta), fit["site_precision"].values, fit["site_shift"].values)
     if not np.allclose(found.mean, fit["mean_vector"].values, rtol=1e-6, atol=1e-6):
         raise InputError("tree: its weights are not those of its sites; fit the model again")
@@ -191,7 +192,7 @@ class _Gaussian:
     ) -> None:
         fit = tree["fit"].to_dataset()
         self.latent = latent
-        self.theta = {name: fit[name].values for name in latent.hyper}
+        self.theta = theta_of(tree, latent.hyper)
         projection, offset = latent.affine_map(self.theta)
         kept = fit["active"].values
         if len(kept) != latent.n_weights:

@@ -5,7 +5,9 @@
 | `posterior` | draws under the graph's names; fixed hyperparameters too, constant |
 | `log_likelihood` | log p(t_n | ...) for each draw and row |
 | `sample_stats` | approximations: `lp` (joint of w and t given θ) and `log_approximation` (log q); samplers: their own |
-| `fit` | approximations: `mean_vector`, `covariance_matrix`, `active`, `log_evidence`, the sites, and θ by name |
+| `theta` | the hyperparameters that a fit used, each under its name in the graph, and nothing else |
+| `theta_nodes` | of `Integrated()`: their values at each node |
+| `fit` | approximations: `mean_vector`, `covariance_matrix`, `active`, `log_evidence`, the sites |
 | `observed_data`, `constant_data` | as ArviZ has them |
 
 Only xarray is needed for it, so that a fit need not wait for ArviZ to be imported.
@@ -23,7 +25,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ardvark.errors import InputError
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import CRITERIA
 from ardvark.inference.hyper.settle import Settled
@@ -35,22 +36,16 @@ __all__ = [
     "FREE",
     "TREATMENTS",
     "assemble",
-    "check_names",
     "covariance_variables",
     "data_groups",
     "describe",
     "draws_dataset",
     "fit_dataset",
-    "hyper_dataset",
+    "nodes_dataset",
     "path_group",
     "storable",
+    "theta_dataset",
 ]
-
-TAKEN = frozenset((  # names of the group `fit`: dimensions, and variables of every approximation
-    "active", "columns", "covariance_matrix", "iterations", "log_evidence", "mean_vector", "node",
-    "row", "rows", "site_precision", "site_shift", "sweep", "unconstrained", "variance_vector",
-    "weight", "well_determined",
-))  # fmt: skip
 
 TREATMENTS = {  # of the hyperparameters → what a reader of the posterior must know
     "evidence": (
@@ -125,15 +120,6 @@ def _with_coords(model: Any, variables: dict[str, Any]) -> xr.Dataset:
     return xr.Dataset(variables, coords=coords)
 
 
-def check_names(latent: LatentGaussian) -> None:
-    """Refuse a hyperparameter that is called like something else in the group `fit`."""
-    if taken := [name for name in latent.hyper if name in TAKEN]:
-        raise InputError(
-            f"model: the hyperparameter {taken[0]!r} has a name that the result uses for something "
-            f"else (its group `fit`). Give it another name; taken are {', '.join(sorted(TAKEN))}."
-        )
-
-
 def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
     """The `fit` group of a Gaussian approximation."""
     posterior = settled.fit.posterior
@@ -158,17 +144,27 @@ def fit_dataset(latent: LatentGaussian, settled: Settled) -> xr.Dataset:
         variables["well_determined"] = ("rows", determined)
     if "covariance_matrix" not in variables:
         del coords["columns"]
-    return hyper_dataset(latent, settled.theta, {}).merge(xr.Dataset(variables, coords=coords))
+    return xr.Dataset(variables, coords=coords)
 
 
-def hyper_dataset(
-    latent: LatentGaussian, theta: Mapping[str, Array], numbers: Mapping[str, float]
-) -> xr.Dataset:
-    """Hyperparameters that a fit used, each under its own name, and its numbers."""
-    model, variables, coords = latent.model, dict[str, Any](numbers), dict[str, Any]()
-    for name, value in (latent.prior_data | dict(theta)).items():
-        dims = dims_of(model, name, np.ndim(value))
-        variables[name] = (dims, value)
+def theta_dataset(latent: LatentGaussian, theta: Mapping[str, Array]) -> xr.Dataset:
+    """The hyperparameters that a fit used, and given ones that are data of the graph.
+
+    They have a group to themselves: a graph may call them, and their dims, as it likes.
+    """
+    return _by_name(latent, latent.prior_data | dict(theta))
+
+
+def nodes_dataset(latent: LatentGaussian, theta: Mapping[str, Array]) -> xr.Dataset:
+    """Hyperparameters (node, ...) of an integration."""
+    return _by_name(latent, theta, "node")
+
+
+def _by_name(latent: LatentGaussian, theta: Mapping[str, Array], *first: str) -> xr.Dataset:
+    model, variables, coords = latent.model, dict[str, Any](), dict[str, Any]()
+    for name, value in theta.items():
+        dims = dims_of(model, name, np.ndim(value) - len(first))
+        variables[name] = ((*first, *dims), value)
         coords |= {d: np.array(model.coords[d]) for d in dims if model.coords.get(d) is not None}
     return xr.Dataset(variables, coords=coords)
 
@@ -232,12 +228,12 @@ def assemble(groups: Mapping[str, xr.Dataset | None], attributes: Mapping[str, A
 
 def _mark_held(groups: Mapping[str, xr.Dataset | None], hyper: str) -> None:
     """Give each hyperparameter that stands at one value the attribute `held`: how it was found."""
-    posterior, fit = groups.get("posterior"), groups.get("fit")
+    posterior, theta = groups.get("posterior"), groups.get("theta", groups.get("fit"))
     if posterior is None or hyper not in HELD:
         return
     for name, draws in posterior.items():
         values = draws.values
-        if (fit is None or name in fit) and np.array_equal(
+        if (theta is None or name in theta) and np.array_equal(
             values, np.broadcast_to(values[:1, :1], values.shape)
         ):
             draws.attrs["held"] = hyper

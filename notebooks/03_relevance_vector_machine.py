@@ -67,7 +67,7 @@ sinc = av.load("sinc", n=100, n_test=0, seed=0)
 x, t = np.asarray(sinc.X), np.asarray(sinc.t)
 model = av.models.rvm_regression(x, t, kernel=av.RBF(width=3.0))
 tree = av.fit(model, "laplace", draws=100, random_seed=1)
-vectors = np.isfinite(tree["fit"].alpha.values)
+vectors = np.isfinite(tree["theta"].alpha.values)
 grid = np.linspace(-10, 10, 400)[:, None]
 curve = av.predict(model, tree, grid)
 mean, sd = curve.sel(statistic="mean").values, curve.sel(statistic="sd").values
@@ -96,7 +96,7 @@ search = GridSearchCV(SVC(gamma=1 / (2 * 0.5**2)), {"C": [0.1, 1, 10, 100]}, cv=
 svm = search.fit(X[train], labels[train]).best_estimator_
 rvm = av.models.rvm_classification(X[train], labels[train], kernel=av.RBF(width=0.5))
 sparse = av.fit(rvm, "laplace", draws=100, random_seed=1)
-kept = np.flatnonzero(np.isfinite(sparse["fit"].alpha.values))
+kept = np.flatnonzero(np.isfinite(sparse["theta"].alpha.values))
 
 side = np.linspace(-1.4, 1.2, 80), np.linspace(-0.4, 1.3, 80)
 square = np.column_stack([axis.ravel() for axis in np.meshgrid(*side)])
@@ -130,7 +130,7 @@ fits = av.fit(
     model, "laplace", draws=500, random_seed=1, data=[{"width": width} for width in widths]
 )
 evidence = np.array([float(fit["fit"].log_evidence) for fit in fits])
-counts = [int(np.isfinite(fit["fit"].alpha).sum()) for fit in fits]
+counts = [int(np.isfinite(fit["theta"].alpha).sum()) for fit in fits]
 truth = np.sinc(x[:, 0] / np.pi)
 means = [fit["posterior"].dataset.mean(("chain", "draw")) for fit in fits]
 curves = [
@@ -185,7 +185,7 @@ for name, kernel in machines.items():
     found[name] = av.fit(graph, method, draws=4, random_seed=1)
     predicted = av.predict(graph, found[name], X[test]).sel(statistic="mean").values
     error = unit**2 * np.mean((predicted - signal[test]) ** 2)
-    count = int(np.isfinite(found[name]["fit"].alpha).sum())
+    count = int(np.isfinite(found[name]["theta"].alpha).sum())
     print(f"{name:12} mean square error {error:.2f}, {count} kernels")
 inputs = av.relevance(found["η per input"])
 figure, axis = plt.subplots(figsize=(6, 3))

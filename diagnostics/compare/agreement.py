@@ -34,11 +34,11 @@ from ardvark.diagnostics.reading import (
     constant_columns,
     draws_of,
     element_labels,
-    group_variables,
     has_rows,
     held_values,
     moments,
     sampling_kind,
+    theta_variables,
     weight_variables,
 )
 from ardvark.errors import InputError
@@ -202,7 +202,7 @@ def _common_variables(tree: xr.DataTree, reference: xr.DataTree) -> tuple[list[s
     both_sample = (
         declared and integrates_hyperparameters(tree) and integrates_hyperparameters(reference)
     )
-    named = {*group_variables(tree, "fit"), *group_variables(reference, "fit")}
+    named = {*theta_variables(tree), *theta_variables(reference)}
     theta_drawn = [v for v in others if v in named] or others  # else what is derived counts too
     return weights, theta_drawn if both_sample else []
 

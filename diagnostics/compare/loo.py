@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 from ardvark.diagnostics.compare.psis import LooRows, cavity_rows, error_of_sum, psis_rows
 from ardvark.diagnostics.compare.reference import choose_reference
 from ardvark.diagnostics.compare.relations import Relations, share_weights
-from ardvark.diagnostics.reading import sampling_kind
+from ardvark.diagnostics.reading import sampling_kind, theta_variables
 from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.pymc_models.fingerprint import require_model, require_same_data
@@ -249,8 +249,7 @@ def _again(tree: xr.DataTree) -> Any:
         return settings(hyper=Sampled()) if METHODS[method].kind == "gaussian" else settings()
     if tree.attrs.get("hyper") == "integrated":
         return settings(hyper=Integrated())
-    held = "fit" in tree.children
-    return settings(hyper=Fixed(tree)) if held else settings()
+    return settings(hyper=Fixed(tree)) if theta_variables(tree) else settings()
 
 
 def _row_data(model: Any) -> dict[str, Array]:

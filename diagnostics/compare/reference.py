@@ -28,6 +28,7 @@ from ardvark.diagnostics.reading import (
     has_rows,
     held_values,
     sampling_kind,
+    theta_variables,
     weight_variables,
 )
 from ardvark.diagnostics.words import count, listed
@@ -229,7 +230,7 @@ def integrates_hyperparameters(tree: xr.DataTree) -> bool:
 
 
 def _values(tree: xr.DataTree) -> dict[Any, xr.DataArray]:
-    return group_variables(tree, "fit") | group_variables(tree, "constant_data") | held_values(tree)
+    return theta_variables(tree) | group_variables(tree, "constant_data") | held_values(tree)
 
 
 def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:

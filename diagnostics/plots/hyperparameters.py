@@ -23,7 +23,9 @@ from ardvark.diagnostics.reading import (
     constant_columns,
     draws_of,
     element_labels,
+    group_variables,
     has_rows,
+    theta_variables,
     weight_variables,
 )
 from ardvark.errors import InputError
@@ -82,7 +84,7 @@ class Marginal(NamedTuple):
 def marginals(tree: xr.DataTree, names: Sequence[str] | None = None) -> dict[str, Marginal]:
     """Give every scalar hyperparameter of a tree by its label, in the order of the tree."""
     posterior = tree["posterior"].dataset
-    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
+    point_of, nodes_of = theta_variables(tree), group_variables(tree, "theta_nodes")
     treatment = str(tree.attrs.get("hyper", ""))
     found: dict[str, Marginal] = {}
     for name in _hyperparameters(tree) if names is None else names:
@@ -92,14 +94,12 @@ def marginals(tree: xr.DataTree, names: Sequence[str] | None = None) -> dict[str
                 f"{', '.join(_hyperparameters(tree)) or 'none'}"
             )
         draws = draws_of(posterior[name])
-        flat, at = draws.reshape(-1, draws.shape[2]), f"node_theta_{name}"
-        at = at if at in fit else f"node_{name}"  # the former where the latter means something else
-        nodes = at in fit
+        flat, nodes = draws.reshape(-1, draws.shape[2]), name in nodes_of
         weights = np.full(len(flat), 1.0 / len(flat))
         if nodes:
-            weights = fit["node_weight"].to_numpy()
-            flat = fit[at].to_numpy().reshape(len(weights), -1)
-        point = np.ravel(fit[name]) if name in fit else np.full(flat.shape[1], np.nan)
+            weights = tree["fit"]["node_weight"].to_numpy()
+            flat = nodes_of[name].to_numpy().reshape(len(weights), -1)
+        point = np.ravel(point_of[name]) if name in point_of else np.full(flat.shape[1], np.nan)
         still = constant_columns(draws)
         for i, label in enumerate(element_labels(posterior[name], name)):
             if still[i]:
@@ -115,9 +115,9 @@ def marginals(tree: xr.DataTree, names: Sequence[str] | None = None) -> dict[str
 def _hyperparameters(tree: xr.DataTree) -> list[str]:
     """Variables of the posterior that are no weights and have no rows of data."""
     posterior, weights = tree["posterior"].dataset, weight_variables(tree)
-    fit = tree["fit"].data_vars if "fit" in tree.children else {}
+    used = theta_variables(tree)
     names = [str(n) for n in posterior.data_vars if n not in weights]
-    if known := [n for n in names if n in fit]:
+    if known := [n for n in names if n in used]:
         return known  # a fit lists its own; what else there is are Deterministics
     return [n for n in names if posterior[n].dtype.kind == "f" and not has_rows(tree, posterior[n])]
 

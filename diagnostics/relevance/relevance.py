@@ -30,7 +30,9 @@ from ardvark.diagnostics.reading import (
     WITHOUT_WEIGHTS,
     draws_of,
     element_labels,
+    group_variables,
     moments,
+    theta_variables,
     weight_variables,
 )
 from ardvark.errors import InputError
@@ -136,9 +138,9 @@ def _one_side(tree: xr.DataTree, of: str) -> pd.DataFrame:
 
 def _input_scale(tree: xr.DataTree) -> xr.DataArray | None:
     """The scales of the inputs as fitted, else their posterior mean; None if there are none."""
-    for group in ("fit", "posterior"):
-        if group in tree.children and INPUT_SCALE in tree[group].data_vars:
-            scale = tree[group].dataset[INPUT_SCALE]
+    for group in (theta_variables(tree), group_variables(tree, "posterior")):
+        if INPUT_SCALE in group:
+            scale = group[INPUT_SCALE]
             scale = scale.mean([dim for dim in SAMPLE_DIMS if dim in scale.dims])
             return scale if scale.dims == ("feature",) else None
     return None
@@ -239,11 +241,12 @@ def relevance_of_weights(mean: Array, sd: Array) -> Array:
 def _precision(tree: xr.DataTree, name: str) -> Array:
     """Precision of each weight: ``alpha_<name>`` or ``alpha`` of the same shape, as fitted."""
     weight = tree["posterior"].dataset[name]
-    for group in ("fit", "posterior", "constant_data"):
+    groups = (group_variables(tree, group) for group in ("posterior", "constant_data"))
+    for group in (theta_variables(tree), *groups):
         for candidate in (f"alpha_{name}", "alpha"):
-            if group not in tree.children or candidate not in tree[group].data_vars:
+            if candidate not in group:
                 continue
-            alpha = tree[group].dataset[candidate]
+            alpha = group[candidate]
             if element_labels(alpha) == element_labels(weight):
                 samples = [dim for dim in SAMPLE_DIMS if dim in alpha.dims]
                 return np.asarray(alpha.mean(samples).to_numpy(), dtype=float).ravel()

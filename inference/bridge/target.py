@@ -25,6 +25,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.stored import stored_theta
 from ardvark.inference.methods import family_of
 from ardvark.inference.pymc_models.compile import compile_graph, named_tensor, quick
 from ardvark.inference.pymc_models.forms import form_to_sample
@@ -86,13 +87,11 @@ def fitted_names(tree: xr.DataTree) -> dict[str, Any]:
 
 
 def _theta(tree: xr.DataTree, names: tuple[str, ...]) -> dict[str, Array]:
-    """Hyperparameters that a tree was made at: of its `fit` group, else constant draws."""
-    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
-    posterior = tree["posterior"].dataset
-    values = {}
+    """Hyperparameters that a tree was made at: those that it keeps, else constant draws."""
+    stored, posterior, values = stored_theta(tree), tree["posterior"].dataset, {}
     for name in names:
-        if name in fit:
-            values[name] = fit[name].to_numpy().astype(float)
+        if name in stored:
+            values[name] = stored[name].astype(float)
         elif name in posterior:
             values[name] = posterior[name].isel(chain=0, draw=0).to_numpy().astype(float)
         else:

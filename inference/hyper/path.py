@@ -16,6 +16,7 @@ import xarray as xr
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_tree
 from ardvark.inference.graph.read import read_model
+from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.methods import METHODS
 from ardvark.inference.pymc_models.copies import private_copy, put_data
 from ardvark.models.card import card_of
@@ -60,7 +61,7 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     kept = {f.name for f in fields(kind)} - {"hyper", "weights"}
     asked = json.loads(tree.attrs["settings"])
     settings = kind(**{name: value for name, value in asked.items() if name in kept})
-    theta = {name: tree["fit"][name].values for name in latent.hyper}
+    theta = theta_of(tree, latent.hyper)
     with private_copy(model) as own:
         new = read_model(own)
         put_data(own, card.new_data(rows))

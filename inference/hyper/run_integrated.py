@@ -11,7 +11,6 @@ both on the natural scale of θ, and k-hat of the joint with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ from ardvark.inference.sites.approximation import mean_shifts
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import Posterior, condition
-from ardvark.inference.tree import TREATMENTS, dims_of, draws_dataset, hyper_dataset
+from ardvark.inference.tree import TREATMENTS, draws_dataset, nodes_dataset, theta_dataset
 
 __all__ = ["fit_integrated"]
 
@@ -238,7 +237,9 @@ def _groups(
         "posterior": posterior,
         "log_likelihood": row_dataset(latent, draws.log_likelihood.reshape((*shape, -1))),
         "sample_stats": draws_dataset(model, stats),
-        "fit": _fit_group(latent, mixture, by_node, improper, own),
+        "theta": theta_dataset(latent, mixture.mode),
+        "theta_nodes": nodes_dataset(latent, by_node),
+        "fit": _fit_group(latent, mixture, improper, own),
     }
 
 
@@ -247,22 +248,10 @@ def _theta_of(latent: LatentGaussian, mixture: Mixture) -> dict[str, Array]:
     return {name: np.stack([node.theta[name] for node in mixture.nodes]) for name in latent.hyper}
 
 
-def _node_name(name: str, taken: Container[str]) -> str:
-    """Name of a hyperparameter's nodes; one that is called `phi` must not hide the group's own."""
-    return f"node_theta_{name}" if f"node_{name}" in taken else f"node_{name}"
-
-
 def _fit_group(
-    latent: LatentGaussian,
-    mixture: Mixture,
-    by_node: dict[str, Array],
-    improper: list[str],
-    own: Estimate,
+    latent: LatentGaussian, mixture: Mixture, improper: list[str], own: Estimate
 ) -> xr.Dataset:
-    """Nodes, weights, evidence at each, and with the hyperparameters integrated out.
-
-    The hyperparameters under their own names are those of the mode.
-    """
+    """Nodes, weights, evidence at each, and with the hyperparameters integrated out."""
     integral = mixture.integral
     correction = np.array([node.correction for node in mixture.nodes])
     shift = float(-logsumexp(mixture.log_weight - correction))  # of the integral, by the correction
@@ -286,13 +275,9 @@ def _fit_group(
         "node_log_prior": ("node", np.array([n.log_prior for n in mixture.nodes])),
         "node_converged": ("node", np.array([n.converged for n in mixture.nodes])),
     }
-    for name, values in by_node.items():
-        dims = dims_of(latent.model, name, values.ndim - 1)
-        variables[_node_name(name, variables | numbers)] = (("node", *dims), values)
     errors = _errors(mixture)
     variables |= {name: ("weight", values) for name, values in errors.items()}
     coords = {"unconstrained": mixture.labels}
     if errors:
         coords["weight"] = list(latent.weight_names)
-    nodes = xr.Dataset(variables, coords=coords)
-    return hyper_dataset(latent, mixture.mode, numbers).merge(nodes)
+    return xr.Dataset(variables | numbers, coords=coords)

@@ -14,6 +14,7 @@ from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.ard.sequential_ard import ArdResult
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, Integrated, Predictive
+from ardvark.inference.hyper.stored import stored_theta
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array
@@ -79,18 +80,19 @@ def settle(latent: LatentGaussian, method: Approximation, hyper: Any, tick: Tick
 
 
 def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
-    """Values of the named hyperparameters from a mapping or from a tree's `fit` group."""
+    """Values of the named hyperparameters from a mapping or from a tree."""
     values = hyper.values
     if values is None:
         values = {}
     elif hasattr(values, "children"):  # a DataTree
-        if "fit" not in values.children:
+        stored = stored_theta(values)
+        values = {name: stored[name] for name in names if name in stored}
+        if names and not values:
             raise InputError(
-                "Fixed(tree) needs a tree with a `fit` group, where an approximation keeps the "
+                "Fixed(tree) needs a tree with a `theta` group, where an approximation keeps the "
                 "hyperparameters it used; this tree has none. Give values by name: "
                 "Fixed({'alpha': ...})."
             )
-        values = {name: values["fit"][name].values for name in names if name in values["fit"]}
     elif not isinstance(values, Mapping):
         raise InputError(f"Fixed(values) takes a mapping or a tree, got {type(values).__name__}")
     missing = [name for name in names if name not in values]

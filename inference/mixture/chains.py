@@ -107,7 +107,7 @@ def make_problem(
     return Problem(
         np.ascontiguousarray(z),  # one type to numba, however the inputs were cut out
         np.asarray(label, np.int64),
-        evidence.value,
+        np.ascontiguousarray(evidence.value),
         log_prior,
         shape,
         g,

@@ -34,6 +34,7 @@ from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, Sampled
 from ardvark.inference.hyper.settle import Settled, fixed_values, settle
+from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.predict import Average, class_table, in_blocks
 from ardvark.inference.process.dual import curvature
@@ -72,7 +73,8 @@ def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
         if not isinstance(settings, Laplace):  # a mode at a kink has no third derivative
             settled = settled._replace(fit=settings.completed(settled.model, settled.fit))
         groups, facts = gaussian_answer(latent, settled, run, tick)
-    fit = groups["fit"].drop_vars("X").assign_coords(row=list(model.coords["row"]))
+    groups["theta"] = groups["theta"].drop_vars("X")
+    fit = groups["fit"].assign_coords(row=list(model.coords["row"]))
     if "multiplier" in fit:
         fit["support"] = fit["multiplier"] > 0
     groups["fit"] = fit
@@ -89,7 +91,7 @@ def sample_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
 def slice_process(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample by elliptical slices."""
     groups, facts = fit_slices(model, name, settings, run)
-    groups["fit"] = groups["fit"].drop_vars("X")
+    groups["theta"] = groups["theta"].drop_vars("X")
     return _by_cavity((groups, facts))
 
 
@@ -258,8 +260,7 @@ def predict_process(
 
 
 def _from_gaussian(covariance: Any, tree: xr.DataTree, X: Array, X_new: Array) -> Array:
-    fit = tree["fit"].to_dataset()
-    kappa = {name: fit[name].values for name in covariance.NAMES}
+    fit, kappa = tree["fit"].to_dataset(), theta_of(tree, covariance.NAMES)
     tau, mean = fit["site_precision"].values, fit["mean_vector"].values
     pull = fit["site_shift"].values - tau * mean  # K⁻¹ m without the inverse
     cross = covariance(X_new, X, kappa)

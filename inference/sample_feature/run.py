@@ -18,6 +18,7 @@ from ardvark.errors import UnsupportedPair
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Evidence, Fixed
 from ardvark.inference.hyper.settle import fixed_values
+from ardvark.inference.hyper.stored import stored_theta
 from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.running.progress import progress
 from ardvark.inference.sample_feature.basis import KernelBasis
@@ -249,7 +250,8 @@ def _by_moments(basis: KernelBasis, tree: xr.DataTree) -> tuple[Array, Array, fl
     rows = LogisticRows(np.ones(basis.shape[0]), np.ones(basis.shape[0]))
     state = State(w, lam, nothing, nothing, rows, samples, features)
     first, second = eta_moments(basis, state)
-    noise = 1.0 / float(fit["beta"]) if "beta" in fit else 0.0
+    theta = stored_theta(tree)
+    noise = 1.0 / float(theta["beta"]) if "beta" in theta else 0.0
     return first, np.maximum(second - first**2, 0.0), noise
 
 

@@ -19,7 +19,8 @@ from ardvark.models.card import card_of
 
 __all__ = ["SIDES", "approximation_groups", "basis_of", "eta_of", "target_of"]
 
-SIDES = ("w", "lam")
+_TERMS = {"w": "sample_term", "lam": "feature_term"}
+SIDES = tuple(_TERMS)
 _LOG_2PI = float(np.log(2.0 * np.pi))
 _CHUNK = 2**22  # numbers of eta or of the basis at a time
 
@@ -64,6 +65,7 @@ def approximation_groups(
         "posterior": posterior,
         "log_likelihood": draws_dataset(model, rows, {"t": ("row",)}),
         "sample_stats": draws_dataset(model, stats),
+        "theta": _mean_theta(model, state),
         "fit": _fit_group(model, state),
     }
 
@@ -101,7 +103,7 @@ def _whole(model: Any, state: State, drawn: dict[str, Array]) -> dict[str, Array
     """Every weight of the graph: zero, with an infinite precision, if it has left."""
     whole = dict(drawn)
     for side, index in zip(SIDES, (state.samples, state.features), strict=True):
-        size = len(model.coords["sample_term" if side == "w" else "feature_term"])
+        size = len(model.coords[_TERMS[side]])
         for name, gone in ((side, 0.0), (f"alpha_{side}", np.inf)):
             values = np.full((len(drawn[name]), size), gone)
             values[:, index] = drawn[name]
@@ -109,36 +111,42 @@ def _whole(model: Any, state: State, drawn: dict[str, Array]) -> dict[str, Array
     return whole
 
 
+def _mean_theta(model: Any, state: State) -> xr.Dataset:
+    """Hyperparameters at their mean; of a side that has left, an infinite precision."""
+    variables, coords = dict[str, Any](), dict[str, Any]()
+    for side, index in zip(SIDES, (state.samples, state.features), strict=True):
+        dim = _TERMS[side]
+        coords[dim] = np.array(model.coords[dim])
+        alpha = np.full(len(coords[dim]), np.inf)
+        alpha[index] = getattr(state, f"alpha_{side}").mean
+        variables[f"alpha_{side}"] = (dim, alpha)
+    if isinstance(state.rows, GaussianRows):
+        # 1 / E(1/beta), so that what a prediction adds is the mean noise variance
+        variables["beta"] = 1.0 / _mean_variance(state.rows.noise)
+    return xr.Dataset(variables, coords=coords)
+
+
 def _fit_group(model: Any, state: State) -> xr.Dataset:
-    """Mean and covariance of (w, lam), kept weights only; hyperparameters at their mean."""
-    labels, active, alphas = list[str](), list[Array](), dict[str, Any]()
+    """Mean and covariance of (w, lam), kept weights only."""
+    labels, active = list[str](), list[Array]()
     means = np.concatenate([state.w.mean, state.lam.mean])
     covariance = np.zeros((len(means), len(means)))
     covariance[: len(state.w.mean), : len(state.w.mean)] = state.w.covariance
     covariance[len(state.w.mean) :, len(state.w.mean) :] = state.lam.covariance
     for side, index in zip(SIDES, (state.samples, state.features), strict=True):
-        dim = "sample_term" if side == "w" else "feature_term"
-        names = model.coords[dim]
+        names = model.coords[_TERMS[side]]
         kept = np.zeros(len(names), bool)
         kept[index] = True
         active.append(kept)
         labels += [f"{side}[{name}]" for name in names]
-        alpha = np.full(len(names), np.inf)
-        alpha[index] = getattr(state, f"alpha_{side}").mean
-        alphas[f"alpha_{side}"] = (dim, alpha)
     on, weight = np.concatenate(active), np.array(labels)
     variables: dict[str, Any] = {
         "mean_vector": ("rows", means),
         "covariance_matrix": (("rows", "columns"), covariance),
         "active": ("weight", on),
-        **alphas,
     }
-    if isinstance(state.rows, GaussianRows):
-        noise = state.rows.noise
-        # 1 / E(1/beta), so that what a prediction adds is the mean noise variance
-        variables["beta"] = 1.0 / _mean_variance(noise)
     coords = {"rows": weight[on], "columns": weight[on], "weight": weight}
-    dims = {d: np.array(model.coords[d]) for d in ("sample_term", "feature_term")}
+    dims = {d: np.array(model.coords[d]) for d in _TERMS.values()}
     return xr.Dataset(variables, coords={**coords, **dims})
 
 

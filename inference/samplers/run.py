@@ -87,7 +87,7 @@ def fit_slices(model: Any, name: str, settings: Any, run: Run) -> Answer:
         tick("slices")
         rng = np.random.default_rng(run.seed)
         found = slice_sample(given.site_model, settings, run.draws, run.chains, rng)
-    groups = given.groups(found.weights, "mcmc") | {"fit": given.fit_group({})}
+    groups = given.groups(found.weights, "mcmc")
     problems, numbers = convergence(groups["posterior"], xr.Dataset(), run.draws)
     facts = {"evaluations_per_sweep": found.evaluations} | numbers
     return groups, Facts(**given.facts, problems=problems, sampler=facts)

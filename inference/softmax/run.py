@@ -20,6 +20,7 @@ from ardvark.inference.approximate import posterior_dataset, row_dataset
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
+from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.methods import METHODS
 from ardvark.inference.predict import class_table
 from ardvark.inference.running.progress import progress
@@ -30,7 +31,7 @@ from ardvark.inference.softmax.laplace import MultinomialFit
 from ardvark.inference.softmax.model import eta_covariance
 from ardvark.inference.softmax.one_against_rest import Machine, log_odds, log_probabilities
 from ardvark.inference.softmax.reading import SoftmaxReading, read_softmax
-from ardvark.inference.tree import TREATMENTS, draws_dataset, hyper_dataset
+from ardvark.inference.tree import TREATMENTS, draws_dataset, theta_dataset
 
 __all__ = ["fit_softmax", "mean_probabilities", "predict_softmax", "sample_softmax"]
 
@@ -71,6 +72,7 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     groups = {
         "posterior": posterior,
         "log_likelihood": row_dataset(_as_latent(reading), log_likelihood.reshape(*shape, -1)),
+        "theta": theta_dataset(_as_latent(reading), settled.theta),
         "fit": _fit_group(reading, settled),
     }
     if statistics:
@@ -140,8 +142,7 @@ def _fit_group(reading: SoftmaxReading, settled: SettledSoftmax) -> xr.Dataset:
     if covariance is not None and covariance.shape[0] <= _LARGEST_COVARIANCE:
         variables["covariance_matrix"] = (("rows", "columns"), covariance)
         coords["columns"] = names[kept]
-    hyper = hyper_dataset(_as_latent(reading), settled.theta, {})
-    return hyper.merge(xr.Dataset(variables, coords=coords))
+    return xr.Dataset(variables, coords=coords)
 
 
 # --- samplers ---------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def predict_softmax(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int)
             f"tree of another model"
         )
     on = kept.reshape(len(reading.classes), -1)
-    theta = {name: fit[name].values for name in reading.hyper}
+    theta = theta_of(tree, reading.hyper)
     weights = np.zeros(on.shape)
     weights[on] = fit["mean_vector"].values
     Phi = reading.basis(theta, values)

@@ -16,7 +16,7 @@ from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.running.progress import Tick, progress
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.tree import TREATMENTS, covariance_variables, draws_dataset, hyper_dataset
+from ardvark.inference.tree import TREATMENTS, covariance_variables, draws_dataset, theta_dataset
 from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.linear import LinearFit, ascend_linear
 from ardvark.inference.vb.reading import Roles, fixed_plan, log_prior, read_roles, rows_of
@@ -216,7 +216,8 @@ def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> di
         "posterior": posterior,
         "log_likelihood": row_dataset(latent, log_likelihood.reshape((*shape, -1))),
         "sample_stats": draws_dataset(model, stats),
-        "fit": _fit_group(latent, roles, ended),
+        "theta": theta_dataset(latent, _mean_theta(latent, roles, ended)),
+        "fit": _fit_group(latent, ended),
     }
 
 
@@ -256,17 +257,23 @@ def _noise(ended: _Ended) -> FreeNoise:
     return rows.noise
 
 
-def _fit_group(latent: LatentGaussian, roles: Roles, ended: _Ended) -> xr.Dataset:
-    """Moments of q; hyperparameters at their mean, the noise at the root of its mean square."""
-    fit, theta = ended.fit, dict(ended.theta)
-    names, kept = np.array(latent.weight_names), fit.state.posterior.prior.on
+def _mean_theta(latent: LatentGaussian, roles: Roles, ended: _Ended) -> dict[str, Array]:
+    """Hyperparameters at their mean under q, the noise at the root of its mean square."""
+    state, theta = ended.fit.state, dict(ended.theta)
+    kept = state.posterior.prior.on
     alive = roles.plan.sums(np.ones(len(kept)), kept) > 0 if roles.groups else np.empty(0, bool)
     for name, place in roles.groups.items():
-        mean = np.where(alive, fit.state.alpha.mean, np.inf)[place]
+        mean = np.where(alive, state.alpha.mean, np.inf)[place]
         theta[name] = mean.reshape(latent.shapes[name])
     if roles.noise is not None:
         sigma = np.array(np.sqrt(_noise(ended).mean_square))
         theta[roles.noise.name] = roles.noise.value_of(sigma)
+    return theta
+
+
+def _fit_group(latent: LatentGaussian, ended: _Ended) -> xr.Dataset:
+    """Moments of q."""
+    fit, names, kept = ended.fit, np.array(latent.weight_names), ended.fit.state.posterior.prior.on
     q = fit.state.posterior
     variables: dict[str, Any] = {
         "mean_vector": ("rows", q.mean[kept]),
@@ -279,7 +286,7 @@ def _fit_group(latent: LatentGaussian, roles: Roles, ended: _Ended) -> xr.Datase
     coords: dict[str, Any] = {"rows": names[kept], "columns": names[kept], "weight": names}
     if "covariance_matrix" not in variables:
         del coords["columns"]
-    return hyper_dataset(latent, theta, {}).merge(xr.Dataset(variables, coords=coords))
+    return xr.Dataset(variables, coords=coords)
 
 
 def _caption(latent: LatentGaussian, roles: Roles, ended: _Ended, fixed: bool) -> str:

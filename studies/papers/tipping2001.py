@@ -261,9 +261,9 @@ def input_scales(number: int, name: str, n_train: int | None = None) -> dict[str
     mean = av.predict(model, tree, part.X_test).sel(statistic="mean")
     return {
         "error": error_of(case, centre + unit * mean.to_numpy(), part.t_test),
-        "vectors": int(np.isfinite(tree["fit"]["alpha"]).sum()),
+        "vectors": int(np.isfinite(tree["theta"]["alpha"]).sum()),
         "converged": bool(tree.attrs["converged"]),
-        "input_scales": np.asarray(tree["fit"]["input_scale"]),
+        "input_scales": np.asarray(tree["theta"]["input_scale"]),
     }
 
 

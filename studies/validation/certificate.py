@@ -227,7 +227,7 @@ def searched(link: str, rule: str) -> dict[str, Any]:
     fit = tree["fit"].to_dataset()
     if fit["active"].values.tolist() != [False, True, False, False]:
         raise RuntimeError("the search kept other weights than the first input's")
-    precision = float(fit["alpha"][0])
+    precision = float(tree["theta"]["alpha"][0])
     w = np.linspace(-1.0, 8.0 / math.sqrt(precision), 400_001)
     log_class = log_ndtr if link == "probit" else log_expit
     log_p = sum((log_class(w * size) for size in np.abs(x[:, 0])), -0.5 * precision * w**2)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from contracts import CHECKS, HAND_LOGP, Case, cases, logp, prior_tree
+from contracts import CHECKS, HAND_LOGP, Case, cases
 from model_variants import samples
 
 import ardvark.models
@@ -28,13 +28,13 @@ def test_contract(check, case: Case):
 )
 def test_logp_equals_the_one_written_by_hand(case: Case):
     model = case.build()
-    draws = prior_tree(model).prior
+    draws = case.prior.prior
     for draw in (0, 7):
         point = {
             rv.name: draws[rv.name].isel(chain=0, draw=draw).to_numpy() for rv in model.free_RVs
         }
         by_hand = HAND_LOGP[case.name](case.card(model).task, point, **case.arguments)
-        np.testing.assert_allclose(logp(model, point), by_hand, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(case.logp(point), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_registry_and_package_agree():

@@ -6,6 +6,7 @@ A check takes the `Case` (a variant of a registered model) and asserts. Models j
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,16 @@ class Case:
         assert card is not None
         return card
 
+    @cached_property
+    def prior(self) -> Any:
+        """Prior draws: compiled once for all checks."""
+        return prior_tree(self.build())
+
+    @cached_property
+    def logp(self) -> Callable[[dict[str, Any]], float]:
+        """The joint log density of the graph, compiled once too."""
+        return logp_of(self.build())
+
 
 def cases() -> Iterator[Case]:
     for name in MODELS:
@@ -69,8 +80,7 @@ def as_posterior(prior: Any) -> Any:
 
 
 def prior_predictive_is_finite_and_has_the_observed_shape(case: Case) -> None:
-    model = case.build()
-    tree = prior_tree(model)
+    model, tree = case.build(), case.prior
     for variable in (*model.free_RVs, *model.deterministics):
         assert np.isfinite(tree.prior[variable.name]).all(), variable.name
     for variable in model.observed_RVs:
@@ -92,7 +102,7 @@ def graphviz_shows_every_variable(case: Case) -> None:
 def posterior_predictive_works_on_new_rows(case: Case) -> None:
     model = case.build()
     card = case.card(model)
-    posterior = as_posterior(prior_tree(model))
+    posterior = as_posterior(case.prior)
     X_new = np.random.default_rng(4).normal(size=(N_NEW, len(card.feature_names)))
     if card.family == "process":  # f belongs to its rows: PyMC refuses to carry it to others
         table = predict(model, posterior, X_new)
@@ -122,7 +132,7 @@ def new_rows(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def log_likelihood_is_one_finite_number_per_row(case: Case) -> None:
     model = case.build()
-    tree = as_posterior(prior_tree(model))
+    tree = as_posterior(case.prior)
     with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"), model:
         pm.compute_log_likelihood(tree, progressbar=False)
     for variable in model.observed_RVs:
@@ -139,8 +149,7 @@ def is_possible(case: Case, log_probability: Any) -> bool:
 
 
 def summary_has_a_line_for_each_number(case: Case) -> None:
-    model = case.build()
-    tree = prior_tree(model)
+    model, tree = case.build(), case.prior
     names = [variable.name for variable in model.free_RVs]
     table = summary(tree, group="prior", var_names=names, kind="stats")
     assert len(table) == sum(tree.prior[name][0, 0].size for name in names)
@@ -152,11 +161,12 @@ def hyperparameters_can_be_fixed_by_do(case: Case) -> None:
     free = {variable.name for variable in model.free_RVs}
     hyper = {pair.name for pair in case.card(model).precisions} | ({"sigma"} & free)
     hyper |= {name for name in free if name.startswith("kappa_")}
-    point = prior_tree(model).prior.isel(chain=0, draw=0)
+    point = case.prior.prior.isel(chain=0, draw=0)
     fixed = pm.do(model, {name: point[name].to_numpy() for name in hyper})
     assert {variable.name for variable in fixed.free_RVs} == free - hyper
     assert hyper <= {variable.name for variable in fixed.data_vars}
-    assert is_possible(case, np.array(logp(fixed, {n: point[n].to_numpy() for n in free - hyper})))
+    log_p = logp(fixed, {n: point[n].to_numpy() for n in free - hyper})
+    assert is_possible(case, np.array(log_p))
 
 
 def feature_names_are_coordinates(case: Case) -> None:
@@ -194,7 +204,7 @@ def second_form_has_the_same_marginal_prior(case: Case) -> None:
         conditional = stats.gamma(pair.shape + 0.5, scale=1 / (pair.rate + w**2 / 2))
         expected += conditional.logpdf(alpha).sum()
         point[pair.name] = alpha
-    np.testing.assert_allclose(logp(model, point), expected, rtol=1e-12)
+    np.testing.assert_allclose(case.logp(point), expected, rtol=1e-12)
 
 
 CHECKS: tuple[Callable[[Case], None], ...] = (
@@ -214,9 +224,16 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
 
 
 def logp(model: Any, point: dict[str, Any]) -> float:
+    return logp_of(model)(point)
+
+
+def logp_of(model: Any) -> Callable[[dict[str, Any]], float]:
     """The graph's joint log density at natural values (no Jacobian)."""
     with pytensor.config.change_flags(cxx=""):
-        function = model.compile_logp(jacobian=False, **CHEAP)
+        return partial(logp_at, model, model.compile_logp(jacobian=False, **CHEAP))
+
+
+def logp_at(model: Any, function: Any, point: dict[str, Any]) -> float:
     values = {}
     for variable in model.free_RVs:
         value = model.rvs_to_values[variable]

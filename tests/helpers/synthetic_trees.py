@@ -99,10 +99,10 @@ def gaussian_tree(
             "active": ("weight", active),
             "log_evidence": ((), -7.0),
         }
-        coords = {"rows": kept_names, "columns": kept_names, "weight": weight, "feature": names}
+        coords = {"rows": kept_names, "columns": kept_names, "weight": weight}
         groups["fit"] = xr.Dataset(fit, coords=coords)
         if hyper != "posterior":
-            groups["fit"]["alpha"] = ("feature", fixed)
+            groups["theta"] = xr.Dataset({"alpha": ("feature", fixed)}, {"feature": names})
     tree = xr.DataTree.from_dict(groups)
     tree.attrs |= {
         "method": method,

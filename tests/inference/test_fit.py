@@ -65,6 +65,7 @@ def test_the_tree_has_the_promised_groups_and_names(laplace):
         "posterior",
         "log_likelihood",
         "sample_stats",
+        "theta",
         "fit",
         "selection_path",
         "observed_data",
@@ -78,7 +79,7 @@ def test_the_tree_has_the_promised_groups_and_names(laplace):
     fit = laplace["fit"]
     assert list(fit.weight.values) == ["bias", "w[x0]", "w[x1]", "w[x2]", "w[x3]"]
     assert list(fit.rows.values) == list(fit.weight.values[fit.active.values])
-    assert np.isinf(fit.alpha.values[~fit.active.values[1:]]).all()
+    assert np.isinf(laplace["theta"].alpha.values[~fit.active.values[1:]]).all()
     for name in ("method", "settings", "random_seed", "versions", "seconds", "converged"):
         assert name in laplace.attrs
     assert json.loads(laplace.attrs["versions"])["pymc"] == pm.__version__
@@ -95,7 +96,7 @@ def test_a_tree_survives_its_store(laplace, tmp_path):
 
 def test_fixed_hyperparameters_are_in_the_posterior_too(classification, laplace):
     alpha = laplace["posterior"].alpha
-    assert (alpha == laplace["fit"].alpha).all()
+    assert (alpha == laplace["theta"].alpha).all()
     again = av.fit(classification, av.Laplace(hyper=av.Fixed(laplace)), draws=10, random_seed=0)
     assert again["fit"].log_evidence.item() == pytest.approx(
         laplace["fit"].log_evidence.item(), abs=1e-9
@@ -194,7 +195,9 @@ def test_permuting_features_permutes_the_answer(laplace):
     other = av.fit(
         av.models.ard_classification(X[:, order], LABEL), "laplace", draws=5, random_seed=0
     )
-    np.testing.assert_allclose(other["fit"].alpha, laplace["fit"].alpha.values[order], rtol=1e-4)
+    np.testing.assert_allclose(
+        other["theta"].alpha, laplace["theta"].alpha.values[order], rtol=1e-4
+    )
     np.testing.assert_allclose(
         other["fit"].log_evidence.item(), laplace["fit"].log_evidence.item(), atol=1e-6
     )

@@ -179,7 +179,7 @@ def test_regression_sd_includes_the_noise():
 def test_inferred_noise_is_each_draws_own():
     model = av.models.ard_regression(X[:, :1], SCORE)
     tree = av.fit(model, "laplace", draws=500, random_seed=1)
-    sigma = tree["fit"].sigma.item()
+    sigma = tree["theta"].sigma.item()
     p = av.predict(model, tree, NEW[:, :1])
     assert (p.sel(statistic="sd") > sigma).all()
 

@@ -100,10 +100,11 @@ def test_noise_prior_has_the_unit_of_the_target():
 
 def standard(model, method, unit):
     """Posterior means of all weights and the noise, in units of the target."""
-    fit = av.fit(model, method, draws=4, random_seed=1, progressbar=False)["fit"]
+    tree = av.fit(model, method, draws=4, random_seed=1, progressbar=False)
+    fit = tree["fit"]
     weights = np.zeros(fit["active"].size)
     weights[fit["active"].values] = fit["mean_vector"].values
-    return np.append(weights, float(fit["sigma"])) / unit
+    return np.append(weights, float(tree["theta"]["sigma"])) / unit
 
 
 @pytest.mark.parametrize("method", [av.Laplace(), av.EP(), av.VB()], ids=["laplace", "ep", "vb"])

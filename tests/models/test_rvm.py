@@ -139,13 +139,13 @@ def test_one_precision_for_all_kernel_weights():
     tree = av.fit(model, Laplace(hyper=av.Evidence()), draws=5, random_seed=0)
     kept = tree["fit"]["active"].to_numpy()
     assert kept[1:].all()  # ridge regression is not sparse
-    fixed = np.full(N, float(tree["fit"]["alpha"]))
+    fixed = np.full(N, float(tree["theta"]["alpha"]))
     same = rvm_regression(
         X,
         TARGET,
         kernel=av.RBF(1.0),
-        alpha=[float(tree["fit"]["alpha_bias"]), *fixed],
-        noise=float(tree["fit"]["sigma"]),
+        alpha=[float(tree["theta"]["alpha_bias"]), *fixed],
+        noise=float(tree["theta"]["sigma"]),
     )
     assert log_evidence(same) == pytest.approx(float(tree["fit"]["log_evidence"]), rel=1e-9)
 
@@ -292,9 +292,9 @@ def test_scales_of_the_inputs_tell_which_input_matters():
     target = np.sin(2 * inputs[:, 0])
     model = rvm_regression(inputs, target, kernel=OPEN["input_scale"], noise=0.1)
     tree = av.fit(model, Laplace(hyper=av.Evidence()), draws=5, random_seed=0)
-    first, second = tree["fit"]["input_scale"].to_numpy()
+    first, second = tree["theta"]["input_scale"].to_numpy()
     assert first > 30 * second
-    assert tree["fit"]["input_scale"].coords["feature"].to_numpy().tolist() == ["x0", "x1"]
+    assert tree["theta"]["input_scale"].coords["feature"].to_numpy().tolist() == ["x0", "x1"]
 
 
 @pytest.mark.parametrize(

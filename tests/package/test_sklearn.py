@@ -198,7 +198,7 @@ def test_regression_is_the_fit_of_its_graph(sinc, noise):
         )
     assert tree.attrs["hyper"] == "fixed"
     vectors = [f"row{row}" for row in estimator.relevance_]
-    alpha = tree["fit"]["alpha"]
+    alpha = tree["theta"]["alpha"]
     assert list(alpha["basis"].values[np.isfinite(alpha)]) == vectors
     np.testing.assert_array_equal(estimator.relevance_vectors_, X[estimator.relevance_])
 

@@ -102,7 +102,7 @@ def fitted(model: Any, method: Any) -> tuple[Moments, dict[str, Any]]:
     posterior = tree["posterior"].dataset.transpose("chain", "draw", ...)
     for name, values in posterior.items():
         if name not in weights:  # θ: no draws are needed
-            at = fit[f"node_{name}"].to_numpy()
+            at = tree["theta_nodes"][name].to_numpy()
             found.mean[name] = share @ at
             found.sd[name] = np.sqrt(share @ (at - share @ at) ** 2)
             found.mean_error[name] = found.sd_error[name] = 0.0

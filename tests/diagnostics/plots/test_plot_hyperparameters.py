@@ -30,7 +30,7 @@ def test_a_panel_has_density_nodes_and_points(trees):
     assert panel.get_xlabel() == "sigma"
     dashed = [line for line in panel.lines if line.get_linestyle() == "--"]
     assert len(dashed) == 1  # the type-II point
-    assert dashed[0].get_xdata()[0] == pytest.approx(float(trees["point"]["fit"].sigma))
+    assert dashed[0].get_xdata()[0] == pytest.approx(float(trees["point"]["theta"].sigma))
     assert len(panel.collections) == 1  # stems of the nodes
 
 

@@ -66,7 +66,7 @@ def test_every_kind_of_relevance_has_its_column():
     kappa = np.broadcast_to(SIGNAL, (4, 1000, 6))
     trees = {
         "ard": plain,
-        "eta": replaced(plain, "fit", input_scale=("feature", SIGNAL)),
+        "eta": replaced(plain, "theta", input_scale=("feature", SIGNAL)),
         "svm": replaced(plain, "posterior", kappa_a=(DIMS, kappa)),
         "jump": subset_tree([0.9, 0.5, 0.4, 0.3, 0.2, 0.1]),
     }

@@ -86,7 +86,7 @@ def test_exact_zeros_and_indicators_give_inclusion_probabilities():
 
 def test_inputs_with_a_scale_each_are_ranked_by_what_they_add_to_the_distance(tree):
     eta = np.array([0.01, 2.0, 0.0])
-    scaled = replaced(tree, "fit", input_scale=("feature", eta))
+    scaled = replaced(tree, "theta", input_scale=("feature", eta))
     table = relevance(scaled)
     assert list(table.index) == NAMES and list(table.columns) == ["scale", "relevance", "rank"]
     np.testing.assert_array_equal(table["scale"], eta)
@@ -95,7 +95,7 @@ def test_inputs_with_a_scale_each_are_ranked_by_what_they_add_to_the_distance(tr
     assert list(table["rank"]) == [2, 1, 3]
     unit = np.array([100.0, 0.1, 7.0])  # other units of the inputs, the same kernel
     other = replaced(scaled, "constant_data", X=tree["constant_data"]["X"] * unit)
-    other = replaced(other, "fit", input_scale=("feature", eta / unit**2))
+    other = replaced(other, "theta", input_scale=("feature", eta / unit**2))
     np.testing.assert_allclose(relevance(other)["relevance"], table["relevance"])
     pd.testing.assert_frame_equal(relevance(scaled, of="features"), table)
     pd.testing.assert_frame_equal(relevance(scaled, of="weights"), relevance(tree))
@@ -106,13 +106,13 @@ def test_sampled_scales_are_their_means_and_switched_off_ones_tie(tree):
     draws = rng(6).gamma(2.0, size=(4, 1000, 3)) * [1.0, 0.2, 5.0]
     sampled = replaced(tree, "posterior", input_scale=(("chain", "draw", "feature"), draws))
     np.testing.assert_allclose(relevance(sampled)["scale"], draws.mean(axis=(0, 1)))
-    off = replaced(tree, "fit", input_scale=("feature", np.zeros(3)))
+    off = replaced(tree, "theta", input_scale=("feature", np.zeros(3)))
     assert list(relevance(off)["relevance"]) == [0, 0, 0]
     assert list(relevance(off)["rank"]) == [1, 2, 3]
 
 
 def test_relevance_of_inputs_says_what_it_lacks(tree):
-    scaled = replaced(tree, "fit", input_scale=("feature", np.ones(3)))
+    scaled = replaced(tree, "theta", input_scale=("feature", np.ones(3)))
     bare = without(scaled, "constant_data")
     with pytest.raises(InputError, match=r"constant_data.*of=\"weights\""):
         relevance(bare)
@@ -123,7 +123,7 @@ def test_relevance_of_inputs_says_what_it_lacks(tree):
 
 def test_the_weights_of_a_users_graph_are_found_or_asked_for(tree):
     data = tree["posterior"].to_dataset().rename(w="beta", bias="mu", alpha="tau")
-    user = without(tree, "fit")
+    user = without(without(tree, "fit"), "theta")
     user["posterior"] = xr.DataTree(data)
     user.attrs["model"] = "user graph"
     with pytest.raises(InputError, match=r"tree\.attrs\[\"weights\"\].*beta"):

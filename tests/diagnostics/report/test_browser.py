@@ -52,10 +52,12 @@ def integrated(rng, mean, sd):
     fit = tree["fit"].to_dataset()
     nodes = np.geomspace(0.5, 4.0, 7)[:, None] * np.linspace(1.0, 2.0, len(NAMES))
     weight = np.exp(-0.5 * np.linspace(-2.0, 2.0, 7) ** 2)
-    fit["alpha"] = ("feature", nodes[3])
-    fit["node_alpha"] = (("node", "feature"), nodes)
     fit["node_weight"] = ("node", weight / weight.sum())
     tree["fit"] = xr.DataTree(fit)
+    coords = {"feature": list(NAMES)}
+    tree["theta"] = xr.DataTree(xr.Dataset({"alpha": ("feature", nodes[3])}, coords))
+    by_node = xr.Dataset({"alpha": (("node", "feature"), nodes)}, coords)
+    tree["theta_nodes"] = xr.DataTree(by_node)
     tree.attrs |= {"hyper": "integrated", "method": "ep"}
     return tree
 

@@ -53,7 +53,7 @@ def test_through_fit_with_the_noise(algorithm):
     method = av.Laplace(hyper=av.Evidence(algorithm=algorithm, tolerance=1e-5, max_steps=20000))
     tree = av.fit(model, method, draws=5, random_seed=0)
     assert tree.attrs["converged"]
-    assert tree["fit"].sigma.item() == pytest.approx(0.3, rel=0.4)
+    assert tree["theta"].sigma.item() == pytest.approx(0.3, rel=0.4)
     gamma = tree["fit"].well_determined.sel(rows=["w[x0]", "w[x1]"])
     assert ((gamma > 0.9) & (gamma < 1)).all()
 

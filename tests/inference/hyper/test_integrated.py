@@ -103,37 +103,50 @@ def test_the_tree_says_what_was_done(schools):
     assert "held" not in tree["posterior"]["tau"].attrs
     fit = tree["fit"].dataset
     assert fit.node_weight.sum() == pytest.approx(1.0)
-    assert fit.sizes["node"] == fit.node_tau.size == 128
-    np.testing.assert_allclose(
-        np.log(fit.node_tau), fit.node_phi.sel(unconstrained="tau"), rtol=1e-12
-    )
+    at = tree["theta_nodes"].tau
+    assert fit.sizes["node"] == at.size == 128
+    np.testing.assert_allclose(np.log(at), fit.node_phi.sel(unconstrained="tau"), rtol=1e-12)
     ratio = tree["sample_stats"].lp - tree["sample_stats"].log_approximation
     np.testing.assert_allclose(ratio, fit.log_evidence, atol=1e-6)
 
 
-def named(name):
-    with pm.Model() as model:
-        scale = pm.HalfNormal(name, 1.0)
-        effect = pm.Normal("effect", 0.0, scale, shape=4)
-        pm.Normal("y", effect, 0.5, observed=[0.3, -0.2, 1.4, 0.1])
+def named(name, dim="school"):
+    with pm.Model(coords={dim: ["d", "c", "b", "a"]}) as model:
+        scale = pm.HalfNormal(name, 1.0, dims=dim)
+        centre = pm.Normal("centre", 0.0, 1.0)
+        effect = pm.Normal("effect", 0.0, scale, dims=dim)
+        pm.Normal("y", centre + effect, 0.5, observed=[0.3, -1.2, 2.4, 0.8])
     return model
 
 
-def test_a_hyperparameter_called_phi_hides_nothing():
-    tree = av.fit(named("phi"), "laplace", **QUIET)
-    fit = tree["fit"].dataset
-    assert fit.node_phi.dims == ("node", "unconstrained")
-    np.testing.assert_allclose(
-        np.log(fit.node_theta_phi), fit.node_phi.sel(unconstrained="phi"), rtol=1e-12
+@pytest.mark.parametrize("hyper", [av.Evidence(with_prior="unconstrained"), av.Integrated()])
+@pytest.mark.parametrize("name", ["phi", "weight", "log_evidence", "iterations", "theta"])
+def test_a_hyperparameter_may_be_called_like_something_in_the_tree(name, hyper):
+    """Of `weight` xarray made an error after the fit, `phi` hid the nodes."""
+    tree, plain = (
+        av.fit(named(called), av.Laplace(hyper=hyper), **QUIET) for called in (name, "scale")
     )
-    shown = marginals(tree)["phi"]
-    np.testing.assert_array_equal(shown.values, fit.node_theta_phi)
+    for values, expected in zip(tree["fit"].values(), plain["fit"].values(), strict=True):
+        np.testing.assert_array_equal(values, expected)
+    for group in {"theta", "theta_nodes"} & set(tree.children):
+        np.testing.assert_array_equal(tree[group][name], plain[group]["scale"])
+    held = av.fit(named(name), av.Laplace(hyper=av.Fixed(tree)), **QUIET)
+    np.testing.assert_array_equal(held["theta"][name], tree["theta"][name])
+    for one, other in zip(marginals(tree).values(), marginals(plain).values(), strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
 
 
-@pytest.mark.parametrize("name", ["weight", "log_evidence", "iterations"])
-def test_a_name_that_the_result_uses_is_refused(name):
-    with pytest.raises(av.errors.InputError, match=f"hyperparameter '{name}' has a name"):
-        av.fit(named(name), "laplace", **QUIET)
+@pytest.mark.parametrize("hyper", [av.Evidence(with_prior="unconstrained"), av.Integrated()])
+@pytest.mark.parametrize("dim", ["weight", "rows", "row", "unconstrained", "iteration"])
+def test_a_dim_may_be_called_like_one_of_the_tree(dim, hyper):
+    """Labels of the graph's `weight` were aligned with the fit's: NaN in what was kept."""
+    tree, plain = (
+        av.fit(named("scale", called), av.Laplace(hyper=hyper), **QUIET) for called in (dim, "d")
+    )
+    np.testing.assert_array_equal(tree["theta"].scale, plain["theta"].scale)
+    assert tree["fit"].sizes == plain["fit"].sizes
+    for name, values in plain["fit"].data_vars.items():
+        np.testing.assert_array_equal(tree["fit"][name], values, err_msg=str(name))
 
 
 def test_lp_is_the_density_of_the_graph(schools):
@@ -157,7 +170,7 @@ def test_same_seed_same_draws_and_other_data(schools):
 def test_a_fixed_value_is_the_mode(schools):
     model, tree = schools
     held = av.fit(model, av.Laplace(hyper=av.Fixed(tree)), **QUIET)
-    assert held.attrs["hyper"] == "fixed" and float(held["fit"].tau) == float(tree["fit"].tau)
+    assert held.attrs["hyper"] == "fixed" and float(held["theta"].tau) == float(tree["theta"].tau)
 
 
 def test_predictions_and_pages_take_the_tree(schools):
@@ -297,7 +310,7 @@ def test_ordered_cut_points_move_and_are_those_of_nuts():
     check_against_nuts("ordinal", tree, 0.1)
     with pytest.warns(av.errors.AccuracyWarning, match=r"off by 0\.1"):
         point = av.fit(model, av.Laplace(hyper=av.Evidence()), **QUIET)
-    cuts = point["fit"].cuts.values
+    cuts = point["theta"].cuts.values
     assert np.abs(cuts - [-1.0, 0.0, 1.0]).min() > 0.1 and point.attrs["converged"]
 
 
@@ -388,11 +401,11 @@ def test_many_hyperparameters_are_set_to_their_mode():
     tree = av.fit(many(), "laplace", **QUIET)
     assert tree.attrs["hyper"] == "mode" and tree.attrs["converged"]
     assert "mode" in tree.attrs["caption"] and tree["posterior"]["scale"].attrs["held"] == "mode"
-    scale = tree["fit"].scale.values
+    scale = tree["theta"].scale.values
     assert (scale > 0.2).all()  # on the natural scale the mode of a useless input's is zero
     asked = av.Laplace(hyper=av.Evidence(with_prior="unconstrained"))
     again = av.fit(many(), asked, **QUIET)
-    np.testing.assert_allclose(again["fit"].scale.values, scale, rtol=1e-6)
+    np.testing.assert_allclose(again["theta"].scale.values, scale, rtol=1e-6)
 
 
 def test_the_zoo_keeps_its_evidence():

@@ -66,7 +66,7 @@ def test_the_path_is_recorded(evidence):
 
 def test_no_single_change_gains_at_the_end(model, evidence):
     latent = read_model(model)
-    theta = {name: evidence["fit"][name].values for name in latent.hyper}
+    theta = {name: evidence["theta"][name].values for name in latent.hyper}
     site_model = latent.at(theta)
     fit = EP().approximate(site_model)
     everything = np.ones(latent.n_weights, bool)

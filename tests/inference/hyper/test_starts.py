@@ -32,7 +32,7 @@ def test_several_starts_end_higher_than_one(model):
 
 
 def test_a_given_start_is_the_only_one(model):
-    one, three = (fitted(model, start={"width": 2.0}, starts=n)["fit"]["width"] for n in (1, 3))
+    one, three = (fitted(model, start={"width": 2.0}, starts=n)["theta"]["width"] for n in (1, 3))
     assert float(one) == float(three)
 
 

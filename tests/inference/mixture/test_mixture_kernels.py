@@ -187,7 +187,7 @@ def log_choice(s: State, new: int, old: int) -> float:
     return 0.0
 
 
-STATES = pytest.mark.parametrize("states", [500, pytest.param(10_000, marks=pytest.mark.validate)])
+STATES = pytest.mark.parametrize("states", [150, pytest.param(10_000, marks=pytest.mark.validate)])
 
 
 @STATES
@@ -389,7 +389,7 @@ class Tiny:
         self.exact = enumerate_mixture(p, 2, 2, n_background)
         self.problem = p._replace(log_p0=self.exact.background.value)
 
-    def run(self, problem, sweeps=30000, seed=4, **options):
+    def run(self, problem, sweeps=8000, seed=4, **options):
         plan = Plan(500, 4, sweeps // 4)
         chains = run_chains(problem, 2, 2, plan, jumps=3, seed=seed, **options)
         visited = np.stack([chain.visited for chain in chains])
@@ -416,13 +416,19 @@ def test_evidence_of_the_background_is_that_of_the_enumeration(tiny):
     assert np.all(np.abs(found.value - tiny.exact.background.value) < 4 * found.error + 0.01)
 
 
+LONG = 30_000
+SWEEPS = pytest.mark.parametrize("sweeps", [8000, pytest.param(LONG, marks=pytest.mark.validate)])
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"scouts": 0}, {"rungs": 3, "scouts": 1}], ids=["leaps", "plain", "ladder"]
 )
-def test_chains_visit_subsets_as_often_as_the_enumeration_says(tiny, options):
-    share, error = tiny.run(tiny.problem, **options)
+@SWEEPS
+def test_chains_visit_subsets_as_often_as_the_enumeration_says(tiny, options, sweeps):
+    share, error = tiny.run(tiny.problem, sweeps, **options)
     assert np.all(np.abs(share - tiny.exact.probability) < 4 * error)
-    assert np.abs(share - tiny.exact.probability).sum() / 2 < 0.02
+    if sweeps == LONG:
+        assert np.abs(share - tiny.exact.probability).sum() / 2 < 0.02
 
 
 def test_births_from_the_prior_give_the_same_answer(tiny):
@@ -435,14 +441,14 @@ def test_planted_faults_are_caught(tiny):
     flat = tiny.problem._replace(log_prior=np.zeros(4))
     as_printed = tiny.problem._replace(log_p0=13 * np.log(tiny.spread))
     for fault in (flat, as_printed):
-        share, error = tiny.run(fault, sweeps=8000)
+        share, error = tiny.run(fault)
         assert np.any(np.abs(share - tiny.exact.probability) > 6 * error + 0.01)
 
 
 def test_units_do_not_matter_but_do_as_printed(tiny):
     other = Tiny(unit=1 / 1000)
     np.testing.assert_allclose(other.exact.probability, tiny.exact.probability, atol=1e-10)
-    share, error = other.run(other.problem, sweeps=20000)
+    share, error = other.run(other.problem)
     assert np.all(np.abs(share - tiny.exact.probability) < 4 * error)
     inclusion = []
     for case in (tiny, other):

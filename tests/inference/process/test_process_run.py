@@ -168,7 +168,7 @@ def test_evidence_keeps_its_optima_and_ranks_the_features(model, searched):
 def test_the_prior_is_seen_when_asked(model, searched):
     tree = av.fit(model, av.Laplace(hyper=av.Evidence(with_prior=True, start=[{}])), **QUIET)
     assert float(tree["fit"]["log_evidence"]) < float(searched["fit"]["log_evidence"])
-    assert tree["fit"]["kappa_a"].min() > searched["fit"]["kappa_a"].min()
+    assert tree["theta"]["kappa_a"].min() > searched["theta"]["kappa_a"].min()
 
 
 def test_starts_are_taken_and_refused(model):
@@ -193,7 +193,7 @@ def test_given_parameters_stay_where_they_are():
     kernel = av.ARDLinear(kappa_b=2.0)
     model = av.models.trigonometric_svm(X, T, kernel=kernel)
     tree = av.fit(model, av.EP(), draws=4, **QUIET)
-    assert float(tree["fit"]["kappa_b"]) == 2.0 and "kappa_b" not in tree["optima"]
+    assert float(tree["theta"]["kappa_b"]) == 2.0 and "kappa_b" not in tree["optima"]
     assert av.predict(model, tree, X_NEW).shape == (6, 2)
     all_given = av.models.trigonometric_svm(X, T, kernel=av.ARDGaussian(1.0, 0.2, 1.0))
     tree = av.fit(all_given, "laplace", draws=4, **QUIET)

@@ -64,7 +64,7 @@ def test_tree_of_vb(regression):
     assert len(fit["mean_vector"]) == active.sum() < len(active)
     gone = ~active[:41]
     assert not posterior["w"].values[..., gone].any()
-    assert np.isinf(fit["alpha_w"].values[gone]).all()
+    assert np.isinf(tree["theta"]["alpha_w"].values[gone]).all()
     # over the weights that are left: the bound is the mean of log p - log q
     gap = tree["sample_stats"]["lp"] - tree["sample_stats"]["log_approximation"]
     error = float(gap.std()) / np.sqrt(gap.size)

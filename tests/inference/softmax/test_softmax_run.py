@@ -191,7 +191,7 @@ def test_one_against_the_rest_is_three_two_class_fits(model):
             precision=np.ones(46),
         )
         path = sequential_ard(two_class, Laplace().approximate, max_steps=5000)
-        np.testing.assert_allclose(tree["fit"]["alpha"][k], path.precision[1:], rtol=1e-6)
+        np.testing.assert_allclose(tree["theta"]["alpha"][k], path.precision[1:], rtol=1e-6)
         evidence = float(tree["fit"]["log_evidence_against_rest"][k])
         assert evidence == pytest.approx(path.fit.log_evidence, abs=1e-8)
         two = av.models.rvm_classification(X, label == T, kernel=KERNEL)
@@ -240,12 +240,15 @@ def test_draws_and_log_likelihood_of_machines(model):
 def test_a_common_width_has_the_largest_sum_of_evidences():
     model = av.models.rvm_classification(X, T)
     tree = fitted(model, av.Evidence(tolerance=1e-4))
-    assert tree.attrs["converged"] and tree["fit"]["width"].ndim == 0
-    best, width = float(tree["fit"]["log_evidence_against_rest"].sum()), float(tree["fit"]["width"])
+    assert tree.attrs["converged"] and tree["theta"]["width"].ndim == 0
+    best, width = (
+        float(tree["fit"]["log_evidence_against_rest"].sum()),
+        float(tree["theta"]["width"]),
+    )
     at = {}
     for factor in (0.97, 1.03):
         moved = av.models.rvm_classification(X, T, kernel=av.RBF(width=factor * width))
-        theta = {name: tree["fit"][name].values for name in ("alpha", "alpha_bias")}
+        theta = {name: tree["theta"][name].values for name in ("alpha", "alpha_bias")}
         Phi, total = read_softmax(moved).basis({}), 0.0
         for k, label in enumerate(LABELS):
             precision = np.append(theta["alpha_bias"][k], theta["alpha"][k])
@@ -270,7 +273,7 @@ def test_fixed_points_of_the_joint_evidence(model, algorithm):
     tree = fitted(model, av.Evidence(algorithm=algorithm, tolerance=1e-2, max_steps=300))
     assert tree.attrs["coupling"] == "softmax" and tree.attrs["hyper"] == "evidence"
     assert float(tree["fit"]["log_evidence"]) > float(start["fit"]["log_evidence"]) + 1
-    theta = {name: tree["fit"][name].values for name in ("alpha", "alpha_bias")}
+    theta = {name: tree["theta"][name].values for name in ("alpha", "alpha_bias")}
     fixed = fitted(model, av.Fixed(theta))
     assert float(fixed["fit"]["log_evidence"]) == pytest.approx(
         float(tree["fit"]["log_evidence"]), abs=1e-8
@@ -282,7 +285,7 @@ def test_one_alpha_for_all_and_a_width_by_gradient():
     tree = fitted(model, None)
     assert tree.attrs["converged"] and tree.attrs["coupling"] == "softmax"
     best = float(tree["fit"]["log_evidence"])
-    theta = {name: tree["fit"][name].values for name in ("alpha", "width")}
+    theta = {name: tree["theta"][name].values for name in ("alpha", "width")}
     for name, factor in [("alpha", 1.05), ("alpha", 0.95), ("width", 1.05), ("width", 0.95)]:
         moved = theta | {name: theta[name] * factor}
         assert float(fitted(model, av.Fixed(moved))["fit"]["log_evidence"]) < best
@@ -294,7 +297,7 @@ def test_with_the_hyperprior_the_graphs_own_density_is_maximised():
     tree = fitted(model, av.Evidence(with_prior=True, tolerance=1e-8))
     assert tree.attrs["converged"]
     names = ("width", "alpha", "alpha_bias")
-    theta = {name: tree["fit"][name].values for name in names}
+    theta = {name: tree["theta"][name].values for name in names}
     with pytensor.config.change_flags(cxx=""):
         prior = model.compile_logp(
             vars=[model[n] for n in names], jacobian=False, mode="FAST_COMPILE"

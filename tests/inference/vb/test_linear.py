@@ -281,7 +281,7 @@ def test_fixed_hyperparameters_and_an_open_width():
     model = av.models.rvm_regression(X, np.sinc(X[:, 0]) + 0.1 * rng.standard_normal(30))
     tree = av.fit(model, av.VB(), draws=20, random_seed=1)
     assert "maximises ELBO" in tree.attrs["caption"]
-    width = float(tree["fit"]["width"])
+    width = float(tree["theta"]["width"])
     assert 0.1 < width < 5 and not np.ptp(tree["posterior"]["width"].values)
     fixed = av.fit(model, av.VB(hyper=av.Fixed(tree)), draws=20, random_seed=1)
     assert fixed.attrs["hyper"] == "fixed"

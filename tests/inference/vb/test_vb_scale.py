@@ -36,6 +36,6 @@ def test_a_point_is_called_one():
 def test_a_collapsed_scale_is_named():
     with pytest.warns(av.errors.ConvergenceWarning, match="tau has collapsed"):
         tree = av.fit(random_intercept(0.0), "vb", **QUIET)
-    assert not tree.attrs["converged"] and float(tree["fit"].tau) < 0.05
+    assert not tree.attrs["converged"] and float(tree["theta"].tau) < 0.05
     whole = av.fit(random_intercept(0.0), "ep", **QUIET)
     assert whole["posterior"]["tau"].values.mean() > 0.1 and whole.attrs["converged"]

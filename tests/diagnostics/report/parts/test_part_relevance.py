@@ -81,7 +81,7 @@ def test_subsets_and_groups_have_their_tables(tmp_path):
 
 def test_kappas_and_scales_have_no_weights_and_no_groups(tmp_path):
     scale = np.array([3.0, 0.1, 2.0, 0.2, 1.0, 0.3])
-    eta = twins(replaced(tree_of(4), "fit", input_scale=("feature", scale)))
+    eta = twins(replaced(tree_of(4), "theta", input_scale=("feature", scale)))
     part = part_of({"laplace": eta})
     assert part["shown"]["laplace"]["head"]["account"] == "scale"
     drawn = np.broadcast_to(scale, (4, 300, 6))
