@@ -257,7 +257,7 @@ def test_what_is_derived_is_not_called_a_hyperparameter():
     for seed, method in ((40, "laplace"), (41, "nuts")):
         made = integrated(seed, method)
         answers.append(replaced(made, "posterior", derived=3.0 + made["posterior"]["w"][..., 0]))
-    answers[0] = replaced(answers[0], "theta", alpha=("feature", np.ones(5)))
+    answers[0]["theta"] = xr.DataTree(xr.Dataset({"alpha": ("feature", np.ones(5))}))
     row, *_ = called(*answers)
     assert row["n_theta"] == 5 and "derived" not in row["theta_mean_error_at"]
 
