@@ -165,7 +165,15 @@ def _utilities(model: SiteModel) -> tuple[Prior, Array, Array, TruncatedNormal]:
     sign = np.broadcast_to(sites.sign, model.offset.shape)
     covariance = sign[:, None] * prior.eta_covariance * sign
     covariance[np.diag_indices_from(covariance)] += 1.0
-    return prior, sign, covariance, TruncatedNormal(covariance, -sign * prior.eta_mean)
+    try:
+        region = TruncatedNormal(covariance, -sign * prior.eta_mean)
+    except np.linalg.LinAlgError as error:
+        widest = math.sqrt(float(np.diag(covariance).max()))
+        raise UnsupportedPair(
+            f"Exact: {error}. The prior sd of the predictor is up to {widest:.3g}, beside noise of "
+            "1: give the columns of X a common scale, or a larger precision, or use NUTS or EP."
+        ) from error
+    return prior, sign, covariance, region
 
 
 def _weights_given(

@@ -276,9 +276,10 @@ class Ascent:
 
 
 def _share(q: GaussianBlock, pruning: Pruning) -> Array:
-    """Size of each weight as a share of the largest."""
+    """Size of each weight as a share of the largest; of zeros none is smaller than another."""
     size = np.sqrt(q.second) if pruning.by == "size" else np.abs(q.mean)
-    return np.asarray(size / max(float(size.max()), 1e-300))
+    largest = float(size.max())
+    return np.asarray(size / largest if largest > 0 else np.ones_like(size))
 
 
 def readmitted(

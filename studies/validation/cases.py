@@ -303,8 +303,10 @@ def _mixtures() -> Iterator[Case]:
     case = partial(case, weights=("included",), replicates=JointMixture)
     yield case("reversible_jump", POSTERIOR, settings=jumps, batch=5)
     yield case("exact", POSTERIOR, settings=av.Exact(), batch=5)
-    steps = case("pm.sample, MixtureJump", POSTERIOR, settings=_mixture_steps, **SLOW)
-    yield replace(steps, replicates=StepMixture)
+    # With two kernels a chain of a thousand steps is worth five draws: that is for the kernel lane.
+    one = partial(_built, "rbf_mixture", 6, 2, n_kernels=1)
+    steps = case("pm.sample, MixtureJump", POSTERIOR, build=one, settings=_mixture_steps, **SLOW)
+    yield replace(steps, setting="joint, one kernel", rows=6, replicates=StepMixture)
     jumps = av.ReversibleJump(sweeps=600)
     conditional = partial(_built, "rbf_mixture", 12, 2, target="conditional", **options)
     case = partial(Case, "rbf_mixture", "conditional", build=conditional, rows=12, inputs=2)

@@ -8,8 +8,8 @@ Good ends are a finite posterior that says it has converged, a finite one that s
 a warning that has the number), and a refusal of ours. NaN, an error of another package, and more
 than a minute of processor time are not.
 
-The fits of a pair run in a process of their own. Each may take `LIMIT` seconds of processor time;
-the system ends the process that takes more, and the next data set goes to another one.
+The fits run in a process of their own. Each may take `LIMIT` seconds of processor time; the system
+ends the process that takes more, and the next fit goes to another one.
 """
 
 import argparse
@@ -17,10 +17,11 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,10 @@ from ardvark.studies.validation.lane import RESULTS, write_lane
 __all__ = ["KINDS", "PAIRS", "Kind", "ended"]
 
 LIMIT = 60  # seconds of processor time
+type Task = tuple[str, str, str]  # model, method, kind
 GOOD = ("converged", "not converged, said so", "refused by name", "not for this model")
+WEIGHT_FOR_A_ROW = ("rvm", "trigonometric_svm", "sample_feature")
+EXACT_PROBIT = ("ard_classification", "exact")  # a truncated normal of as many dimensions
 CHEAP = ("laplace", "ep", "vb", "exact", "elliptical_slice", "reversible_jump", "nuts", "smc")
 
 
@@ -41,8 +45,9 @@ class Kind(NamedTuple):
     """A hard data set: inputs, a score that makes the target, and options of kernel machines."""
 
     name: str
-    make: Callable[[np.random.Generator], tuple[Any, Any]]
+    make: Callable[..., tuple[Any, Any]]
     kernel: float | None = None  # width: only for machines with a kernel
+    rows: tuple[int, int] | None = None  # and where each row is a weight
 
 
 def _plain(rng: np.random.Generator, rows: int = 30, columns: int = 4) -> tuple[Any, Any]:
@@ -74,9 +79,13 @@ def _separable(rng: np.random.Generator, touching: bool) -> tuple[Any, Any]:
     return X, score
 
 
-def _few(rng: np.random.Generator) -> tuple[Any, Any]:
-    X = rng.normal(size=(1000, 3))
-    return X, np.where(np.arange(1000) == 7, 1.0, -1.0) + 0.01 * rng.normal(size=1000)
+def _many(rng: np.random.Generator, rows: int) -> tuple[Any, Any]:
+    return _plain(rng, rows, 2)
+
+
+def _few(rng: np.random.Generator, rows: int) -> tuple[Any, Any]:
+    X = rng.normal(size=(rows, 3))
+    return X, np.where(np.arange(rows) == 7, 1.0, -1.0) + 0.01 * rng.normal(size=rows)
 
 
 def _scaled(rng: np.random.Generator) -> tuple[Any, Any]:
@@ -98,10 +107,10 @@ KINDS = (
     Kind("constant column", _set(2, lambda X: np.full(len(X), 3.0))),
     Kind("column of zeros", _set(2, lambda X: np.zeros(len(X)))),
     Kind("5 rows, 500 columns", lambda rng: _plain(rng, 5, 500)),
-    Kind("5000 rows, 2 columns", lambda rng: _plain(rng, 5000, 2)),
+    Kind("many rows, 2 columns", _many, rows=(5000, 300)),
     Kind("scales of 1e-8 and 1e8", _scaled),
     Kind("an outlier of 1e6", _outlier),
-    Kind("one of a thousand", _few),
+    Kind("one row of a class", _few, rows=(1000, 200)),
     Kind("equal rows", lambda rng: (np.ones((12, 3)), rng.normal(size=12))),
     Kind("labels at random", lambda rng: (_plain(rng)[0], rng.normal(size=30))),
     Kind("kernel nearly the identity", _plain, 1e-6),
@@ -111,12 +120,19 @@ KINDS = (
 PAIRS = [(model, method) for model, entry in MODELS.items() for method in entry.methods]
 
 
+def data_of(model: str, method: str, kind: Kind) -> tuple[Any, Any]:
+    """Inputs and target of a kind; fewer rows where the work grows with their cube."""
+    cubes = model.startswith(WEIGHT_FOR_A_ROW) or (model, method) == EXACT_PROBIT
+    rows = () if kind.rows is None else (kind.rows[cubes],)
+    X, score = kind.make(np.random.default_rng(16), *rows)
+    return X, score if MODELS[model].task == "regression" else (score > 0).astype(int)
+
+
 def ended(model: str, method: str, kind: Kind) -> tuple[str, str]:
     """Fit one pair to one data set: a verdict, and what was said."""
     if kind.kernel is not None and not model.startswith("rvm"):
         return "not for this model", ""
-    X, score = kind.make(np.random.default_rng(16))
-    t = score if MODELS[model].task == "regression" else (score > 0).astype(int)
+    X, t = data_of(model, method, kind)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
@@ -172,42 +188,50 @@ def _judge(error: Exception) -> tuple[str, str]:
     return ("refused by name" if named and ours else "foreign error"), said
 
 
-# --- one process for each pair --------------------------------------------------------------------
+# --- in a process that may be ended ---------------------------------------------------------------
 
 
-def _work(model: str, method: str, names: Sequence[str]) -> None:
-    """Fit the named kinds, and write a line for each."""
-    for kind in KINDS:
-        if kind.name not in names:
-            continue
+def _work(tasks: Sequence[Task]) -> None:
+    """Fit, and write a line for each."""
+    kinds = {kind.name: kind for kind in KINDS}
+    for model, method, name in tasks:
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + LIMIT + 1, hard))
         begin = time.process_time()
-        verdict, said = ended(model, method, kind)
+        verdict, said = ended(model, method, kinds[name])
         seconds = round(time.process_time() - begin, 2)
-        line = {"kind": kind.name, "verdict": verdict, "said": said, "seconds": seconds}
-        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.write(json.dumps({"verdict": verdict, "said": said, "seconds": seconds}) + "\n")
         sys.stdout.flush()
 
 
-def fit_all(model: str, method: str, names: list[str]) -> list[dict[str, Any]]:
-    """Run the kinds of one pair; one that is ended by the system took too long."""
-    lines: list[dict[str, Any]] = []
-    while names:
+def fit_all(tasks: list[Task]) -> Iterator[dict[str, Any]]:
+    """Fit them all; one that is ended by the system took too long."""
+    while tasks:
         command = [sys.executable, "-m", "ardvark.studies.validation.hard_inputs", "--work"]
-        done = subprocess.run(
-            [*command, model, method, *names], capture_output=True, text=True, check=False
-        )
-        new = [json.loads(text) for text in done.stdout.splitlines() if text.startswith("{")]
-        lines += new
-        names = names[len(new) :]
-        if names:
-            killed = done.returncode < 0
+        with (
+            tempfile.TemporaryFile("w+") as words,
+            subprocess.Popen(
+                [*command, json.dumps(tasks)], stdout=subprocess.PIPE, stderr=words, text=True
+            ) as process,
+        ):
+            assert process.stdout is not None
+            try:
+                for text in process.stdout:
+                    if text.startswith("{"):
+                        yield _named(tasks.pop(0)) | json.loads(text)
+                killed = process.wait() < 0
+            finally:  # also when nobody asks for more
+                process.kill()
+            words.seek(0)
+            last = (words.read().strip().splitlines() or [""])[-1][:200]
+        if tasks:
             verdict = f"more than {LIMIT} s" if killed else "ended the process"
-            said = "" if killed else done.stderr.strip().splitlines()[-1][:200]
-            lines.append({"kind": names[0], "verdict": verdict, "said": said, "seconds": LIMIT})
-            names = names[1:]
-    return lines
+            found = {"verdict": verdict, "said": "" if killed else last, "seconds": LIMIT}
+            yield _named(tasks.pop(0)) | found
+
+
+def _named(task: Task) -> dict[str, Any]:
+    return dict(zip(("model", "method", "kind"), task, strict=True))
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -231,45 +255,51 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill up the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--method", action="append", choices=CHEAP)
     parser.add_argument("--model", action="append", choices=sorted(MODELS))
     parser.add_argument("--again", action="store_true", help="also what the record has")
     parser.add_argument("--minutes", type=float, default=1e9)
     asked = parser.parse_args(arguments)
     if asked.work:
-        _work(asked.work[0], asked.work[1], asked.work[2:])
+        _work(json.loads(asked.work))
         return 0
     place = RESULTS / "hard_inputs.json"
     rows = json.loads(place.read_text(encoding="utf-8"))["fits"] if place.exists() else []
+    lines = {(r["model"], r["method"], r["kind"]): r for r in rows}
+    every = [
+        (model, method, kind.name)
+        for model, method in sorted(PAIRS, key=lambda pair: CHEAP.index(pair[1]))
+        for kind in KINDS
+    ]
     begin = time.monotonic()
-    for model, method in sorted(PAIRS, key=lambda pair: CHEAP.index(pair[1])):
-        if method not in (asked.method or CHEAP) or model not in (asked.model or MODELS):
-            continue
-        mine = (
-            [] if asked.again else [r for r in rows if (r["model"], r["method"]) == (model, method)]
-        )
-        names = [k.name for k in KINDS if k.name not in {r["kind"] for r in mine}]
-        if not names or time.monotonic() - begin > 60 * asked.minutes:
-            continue
-        found = [{"model": model, "method": method} | r for r in fit_all(model, method, names)]
-        taken = {(r["model"], r["method"], r["kind"]) for r in found}
-        rows = [r for r in rows if (r["model"], r["method"], r["kind"]) not in taken] + found
-        bad = [r for r in found if r["verdict"] not in GOOD]
-        sys.stdout.write(f"{model} {method}: {len(found)} fits, {len(bad)} not good\n")
-        for r in bad:
-            sys.stdout.write(f"    {r['kind']} | {r['verdict']} | {r['said']}\n")
-        sys.stdout.flush()
-        tried = len({(r["model"], r["method"]) for r in rows})
-        summary = {
-            "pairs": len(PAIRS),
-            "pairs_tried": tried,
-            "not_good": sum(r["verdict"] not in GOOD for r in rows),
-            "fits": rows,
-            "tables": {"by_method": table(rows)},
-        }
-        write_lane("hard_inputs", summary, "python -m ardvark.studies.validation.hard_inputs")
-    return int(any(r["verdict"] not in GOOD for r in rows))
+    todo = [
+        task
+        for task in every
+        if task[0] in (asked.model or MODELS) and task[1] in (asked.method or CHEAP)
+        if asked.again or task not in lines
+    ]
+    for r in fit_all(todo):
+        task = (r["model"], r["method"], r["kind"])
+        lines[task] = r
+        if r["verdict"] not in GOOD:
+            sys.stdout.write(f"{' '.join(task)} | {r['verdict']} | {r['said']}\n")
+            sys.stdout.flush()
+        _write([lines[task] for task in every if task in lines])
+        if time.monotonic() - begin > 60 * asked.minutes:
+            break
+    return int(any(r["verdict"] not in GOOD for r in lines.values()))
+
+
+def _write(rows: list[dict[str, Any]]) -> None:
+    summary = {
+        "pairs": len(PAIRS),
+        "pairs_tried": len({(r["model"], r["method"]) for r in rows}),
+        "not_good": sum(r["verdict"] not in GOOD for r in rows),
+        "fits": rows,
+        "tables": {"by_method": table(rows)},
+    }
+    write_lane("hard_inputs", summary, "python -m ardvark.studies.validation.hard_inputs")
 
 
 if __name__ == "__main__":

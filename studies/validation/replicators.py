@@ -134,4 +134,4 @@ class WithoutSigns(Replicator):
 class StepMixture(StepReplicator, JointMixture):
     """Steps of a mixture."""
 
-    thin = 6
+    thin = 2

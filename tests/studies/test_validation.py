@@ -17,7 +17,14 @@ from ardvark.inference.methods import METHODS
 from ardvark.inference.running.executor import seed_of
 from ardvark.models.registry import MODELS
 from ardvark.studies.experiments import Experiment, Store
-from ardvark.studies.validation import calibration, certificate, kernels, page, references
+from ardvark.studies.validation import (
+    calibration,
+    certificate,
+    hard_inputs,
+    kernels,
+    page,
+    references,
+)
 from ardvark.studies.validation.__main__ import LANES, lane_of
 from ardvark.studies.validation.cases import CASES, LEFT_OUT, replicator
 from ardvark.studies.validation.joint import Kernel, geweke, two_samples
@@ -233,6 +240,29 @@ def test_a_reference_has_moments_and_checks():
     assert set(references.checks(found)) >= {"ndraws_is_10k", "r_hat_below_1_01"}
     assert not references.checks(found)["ndraws_is_10k"]
     assert len(references.PAIRS) == 12
+
+
+# ------------------------------------------------------------------------------- hard inputs
+
+
+def test_a_hard_fit_is_judged_and_one_that_ends_its_process_loses_no_other():
+    first = ("ard_regression", "laplace", "no such kind")  # the worker fails
+    second = ("subset_regression", "exact", "5 rows, 500 columns")  # 2**500 subsets
+    third = ("ard_regression", "laplace", "equal rows")
+    found = list(hard_inputs.fit_all([first, second, third]))
+    verdicts = [one["verdict"] for one in found]
+    assert verdicts == ["ended the process", "refused by name", "converged"]
+    assert "no such kind" in found[0]["said"] and found[2]["kind"] == "equal rows"
+    with pytest.raises(ZeroDivisionError) as planted:
+        _ = 1 / 0
+    assert hard_inputs._judge(planted.value)[0] == "foreign error"
+
+
+def test_where_each_row_is_a_weight_the_many_are_fewer():
+    many = next(kind for kind in hard_inputs.KINDS if kind.name == "many rows, 2 columns")
+    models = ("ard_classification", "ard_regression", "rvm_regression")
+    rows = [len(hard_inputs.data_of(m, "exact", many)[0]) for m in models]
+    assert rows == [300, 5000, 300]
 
 
 # ------------------------------------------------------------------------------- lanes and files

@@ -3,10 +3,11 @@
     python -m ardvark.studies.validation.faults              all, and the control
     python -m ardvark.studies.validation.faults --quick      one of each area
     python -m ardvark.studies.validation.faults --only NAME  one, or several
-    python -m ardvark.studies.validation.faults --left       those that the record has not as caught
+    python -m ardvark.studies.validation.faults --left       those not caught yet at this commit
     python -m ardvark.studies.validation.faults --executor 2 two at a time
 
 The record is `studies/results/validation/faults.json`; a run of some faults changes their lines.
+Each has its commit, so that a run that was ended goes on with `--left`.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from ardvark.studies.validation.faults import FAULTS
 from ardvark.studies.validation.faults.fault import Fault
 from ardvark.studies.validation.faults.plant import CAUGHT, ROOT, SURVIVED, control, run_fault
 from ardvark.studies.validation.faults.record import read_record, write_record
+from ardvark.studies.validation.lane import commit
 
 PLACE = ROOT / "build" / "faults"
 
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one fault of each area")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
-    parser.add_argument("--left", action="store_true", help="those that are not caught so far")
+    parser.add_argument("--left", action="store_true", help="those not caught yet at this commit")
     parser.add_argument("--executor", type=int, default=1, metavar="N", help="faults at a time")
     parser.add_argument("--no-control", action="store_true", help="leave out the run without fault")
     parser.add_argument("--dry", action="store_true", help="do not write the record")
@@ -37,12 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = read_record()
     lines = {line["name"]: line for line in record["faults"]}
     if options.left:
-        done = {name for name, line in lines.items() if line["verdict"] == CAUGHT}
+        caught = (CAUGHT, commit())
+        done = {n for n, line in lines.items() if (line["verdict"], line.get("commit")) == caught}
         chosen = [fault for fault in chosen if fault.name not in done]
 
     def told(fault: Fault, outcome: Any) -> None:
         _say(f"{outcome.verdict:15} {outcome.seconds:6.1f} s  {fault.name}  {outcome.by[:120]}")
-        lines[fault.name] = outcome._asdict()
+        lines[fault.name] = outcome._asdict() | {"commit": commit()}
         if not options.dry:
             write_record([lines[f.name] for f in FAULTS if f.name in lines], record.get("control"))
 

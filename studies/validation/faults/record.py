@@ -6,7 +6,7 @@ from typing import Any
 
 from ardvark.studies.validation.faults import FAULTS
 from ardvark.studies.validation.faults.plant import CAUGHT
-from ardvark.studies.validation.lane import RESULTS, write_lane
+from ardvark.studies.validation.lane import RESULTS, commit, write_lane
 
 __all__ = ["read_record", "table", "write_record"]
 
@@ -27,6 +27,7 @@ def write_record(lines: list[dict[str, Any]], control: Any, folder: Path = RESUL
     record = {
         "planted": len(lines),
         "caught": sum(line["verdict"] == CAUGHT for line in lines),
+        "at_this_commit": sum(line.get("commit") == commit() for line in lines),
         "control": control,
         "faults": lines,
         "tables": {"caught": table(lines)},

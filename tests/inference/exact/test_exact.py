@@ -282,6 +282,12 @@ class TestRefusals:
         with pytest.raises(UnsupportedPair, match=r"acceptance of \d.\de-\d+ for 100 rows and 50"):
             Exact().sample(model, 1000, np.random.default_rng(RNG_SEED))
 
+    def test_a_prior_too_wide_for_its_arithmetic(self):
+        model = small_model("plain")
+        wide = replace(model, projection=model.projection * 1e9)
+        with pytest.raises(UnsupportedPair, match=r"sd of the predictor is up to \d.*scale"):
+            Exact().sample(wide, 3, np.random.default_rng(RNG_SEED))
+
     def test_refusal_can_be_switched_off(self):
         model = wide_model(60, 40)
         with pytest.raises(UnsupportedPair, match="NUTS or EP"):

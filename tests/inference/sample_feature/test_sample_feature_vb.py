@@ -6,6 +6,7 @@ from bilinear_task import bilinear
 from scipy import stats
 from scipy.special import expit
 
+from ardvark.inference.sample_feature import vb
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.search import ascend, first_state
 from ardvark.inference.sample_feature.vb import Ascent, State, elbo, eta_moments
@@ -285,6 +286,16 @@ def test_a_weight_counts_by_its_size_whatever_its_sign():
         kept.append((ascent.state.samples, ascent.state.features))
     for one, other in zip(*kept, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("by", ["size", "mean"])
+def test_of_weights_that_are_all_zero_none_is_pruned(by):
+    """Equal rows say nothing of any weight: once all went, and the next sweep divided by zero."""
+    zero = GaussianBlock(np.zeros(3), np.zeros((3, 3)), 0.0)
+    pruning = Pruning(0.01, by, 0, False)
+    assert np.all(vb._share(zero, pruning) >= pruning.threshold)
+    one = zero._replace(mean=np.array([0.0, -2.0, 1e-3]))
+    assert (vb._share(one, pruning) >= pruning.threshold).tolist() == [False, True, False]
 
 
 def test_nothing_is_pruned_before_the_warm_up():
