@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -273,4 +274,9 @@ def _as_json(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     """Versions of what a result depends on."""
-    return {name: version(name) for name in _PACKAGES}
+    return {name: _version(name) for name in _PACKAGES}
+
+
+def _version(name: str) -> str:
+    """A package that is loaded knows its version; to read its metadata takes a millisecond."""
+    return getattr(sys.modules.get(name), "__version__", "") or version(name)

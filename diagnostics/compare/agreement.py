@@ -5,7 +5,7 @@ Notation: m, s are mean and sd of a weight under a method, m*, s* under the refe
 | figure            | formula                                                            |
 |-------------------|--------------------------------------------------------------------|
 | mean error        | (m - m*) / s*                                                      |
-| its MCSE          | sqrt(se(m)² + se(m*)²) / s*, se by ArviZ for Markov chains         |
+| its MCSE          | sqrt(se(m)² + se(m*)²) / s*, se as ArviZ has it for chains         |
 | log sd ratio      | log(s / s*)                                                        |
 | its MCSE          | sqrt(se(s)²/s² + se(s*)²/s*²), from the fourth moments             |
 | quantile error    | (q - q*) / s* at 5 % and 95 %                                      |
@@ -21,7 +21,7 @@ kernels of a mixture can be in any order: it is compared by which inputs are inc
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,6 @@ import xarray as xr
 from ardvark.diagnostics.compare.reference import integrates_hyperparameters
 from ardvark.diagnostics.reading import (
     WITHOUT_WEIGHTS,
-    arviz,
     constant_columns,
     draws_of,
     element_labels,
@@ -42,6 +41,7 @@ from ardvark.diagnostics.reading import (
     weight_variables,
 )
 from ardvark.errors import InputError
+from ardvark.inference.samplers.chain_statistics import mcse_mean, mcse_sd
 from ardvark.inference.sites.arrays import Array
 
 __all__ = [
@@ -293,9 +293,8 @@ def _mcse(draws: Array, kind: str) -> _Noise:
         log_error[moving] = np.sqrt(np.maximum((z**4).mean(axis=(0, 1)) - 1.0, 0.0) / (4 * n))
         return _Noise(np.asarray(sd / np.sqrt(n)), log_error)
     if moving.any():
-        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
-        error[moving] = arviz().mcse(draws[:, :, moving], **axes)
-        log_error[moving] = arviz().mcse(draws[:, :, moving], method="sd", **axes) / sd[moving]
+        error[moving] = mcse_mean(draws[:, :, moving])
+        log_error[moving] = mcse_sd(draws[:, :, moving]) / sd[moving]
     return _Noise(error, log_error)
 
 

@@ -249,7 +249,12 @@ def _again(tree: xr.DataTree) -> Any:
         return settings(hyper=Sampled()) if METHODS[method].kind == "gaussian" else settings()
     if tree.attrs.get("hyper") == "integrated":
         return settings(hyper=Integrated())
-    return settings(hyper=Fixed(tree)) if theta_variables(tree) else settings()
+    if not theta_variables(tree):
+        return settings()
+    kept = {name: tree[name].to_dataset() for name in ("theta", "fit") if name in tree.children}
+    held = xr.DataTree.from_dict(kept)  # the draws need not travel
+    held.attrs = tree.attrs
+    return settings(hyper=Fixed(held))
 
 
 def _row_data(model: Any) -> dict[str, Array]:

@@ -24,6 +24,7 @@ from ardvark.diagnostics.reading import (
     weight_variables,
 )
 from ardvark.inference.hyper.pareto import smooth
+from ardvark.inference.samplers.chain_statistics import ess_mean
 from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = [
@@ -181,5 +182,5 @@ def _relative_efficiency(tree: xr.DataTree) -> float:
     moving = draws[:, :, ~constant_columns(draws)]
     if moving.shape[2] == 0:
         return 1.0
-    ess = arviz().ess(moving, method="mean", relative=True, chain_axis=0, draw_axis=1)
+    ess = ess_mean(moving) / (moving.shape[0] * moving.shape[1])
     return float(np.clip(np.mean(ess), 1e-3, 1.0))

@@ -33,6 +33,7 @@ from ardvark.diagnostics.reading import (
 )
 from ardvark.diagnostics.words import count, listed
 from ardvark.errors import InputError
+from ardvark.inference.samplers.chain_statistics import LEAST_DRAWS, ess_bulk, ess_tail, rhat
 from ardvark.inference.samplers.convergence import (
     BFMI_MIN,
     ESS_PER_CHAIN,
@@ -131,16 +132,12 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
     finite = bool(np.isfinite(draws).all())
     if sampling_kind(tree) == "iid":
         return _independent(finite)
-    usable = finite and draws.shape[2] > 0 and draws.shape[1] >= 4  # ArviZ needs four draws
+    usable = finite and draws.shape[2] > 0 and draws.shape[1] >= LEAST_DRAWS
     extremes: dict[str, tuple[float, str | None]] = dict.fromkeys(("rhat", "bulk", "tail"), _NONE)
     if usable:
-        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
-        ess, rhat = arviz().ess, arviz().rhat
-        extremes["rhat"] = _extreme(np.argmax, rhat(draws, **axes), names)
-        extremes["bulk"] = _extreme(np.argmin, ess(draws, method="bulk", **axes), names)
-        extremes["tail"] = _extreme(
-            np.argmin, ess(draws, method="tail", prob=(0.05, 0.95), **axes), names
-        )
+        extremes["rhat"] = _extreme(np.argmax, rhat(draws), names)
+        extremes["bulk"] = _extreme(np.argmin, ess_bulk(draws), names)
+        extremes["tail"] = _extreme(np.argmin, ess_tail(draws), names)
     statistics = dict(tree["sample_stats"].data_vars) if "sample_stats" in tree.children else {}
     diverging = int(statistics["diverging"].sum()) if "diverging" in statistics else None
     bfmi = _smallest_bfmi(statistics)

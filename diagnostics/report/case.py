@@ -17,7 +17,6 @@ from ardvark.diagnostics.compare.reference import moving_parameters
 from ardvark.diagnostics.compare.relations import Relations
 from ardvark.diagnostics.reading import (
     USER_GRAPH,
-    arviz,
     draws_of,
     element_labels,
     fingerprint,
@@ -26,6 +25,7 @@ from ardvark.diagnostics.reading import (
 from ardvark.diagnostics.relevance.compare import Relevances, read_relevances
 from ardvark.diagnostics.report.describe import describe_tree
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.samplers.chain_statistics import ess_bulk, ess_tail, rhat
 from ardvark.inference.tree import FREE
 
 __all__ = ["Case", "worst_parameters"]
@@ -166,13 +166,13 @@ class Case(Relations):
 def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
     """R-hat and effective sizes of the parameters that mix worst."""
     names, draws = moving_parameters(tree)
-    index, axes = pd.Index(names, name="parameter"), {"chain_axis": 0, "draw_axis": 1}
+    index = pd.Index(names, name="parameter")
     if not names:
         return pd.DataFrame(columns=["rhat", "bulk_ess", "tail_ess"], index=index)
     columns = {
-        "rhat": arviz().rhat(draws, **axes),
-        "bulk_ess": arviz().ess(draws, method="bulk", **axes),
-        "tail_ess": arviz().ess(draws, method="tail", prob=(0.05, 0.95), **axes),
+        "rhat": rhat(draws),
+        "bulk_ess": ess_bulk(draws),
+        "tail_ess": ess_tail(draws),
     }
     return pd.DataFrame(columns, index=index).sort_values("rhat", ascending=False)[:how_many]
 

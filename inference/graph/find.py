@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pymc.initial_point import make_initial_point_fn
+from pymc.initial_point import make_initial_point_expression, make_initial_point_fn
+from pymc.pytensorf import rvs_in_graph
 from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import UnreadableModel
 from ardvark.inference.graph.predictor import Look, Members, Part, Targets
 from ardvark.inference.graph.priors import described, is_member_kind
-from ardvark.inference.pymc_models.compile import quick
+from ardvark.inference.pymc_models.compile import compile_graph, quick
 
 __all__ = ["Found", "find_block", "start_of"]
 
@@ -41,7 +42,16 @@ class Found:
 def start_of(model: Any) -> dict[str, Any]:
     """Support points of the free variables on their natural scale."""
     with quick():
-        return dict(make_initial_point_fn(model=model, return_transformed=False)(0))
+        points = make_initial_point_expression(
+            free_rvs=model.free_RVs,
+            rvs_to_transforms=model.rvs_to_transforms,
+            initval_strategies=model.rvs_to_initial_values,
+        )
+        if rvs_in_graph(points):  # a start that is drawn from the prior
+            return dict(make_initial_point_fn(model=model, return_transformed=False)(0))
+        return dict(
+            zip((rv.name for rv in model.free_RVs), compile_graph([], points)(), strict=True)
+        )
 
 
 def find_block(

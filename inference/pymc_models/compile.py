@@ -150,9 +150,11 @@ def compile_graph(inputs: list[Any], outputs: Any, as_written: bool = False) -> 
         )
     late = [in2out(rule, name=rule.__name__) for rule in (by_axes, by_ufuncs)]  # as one: no pickle
     if as_written and _is_plain(outputs):
-        mode = Mode(linker="vm", optimizer=SequentialGraphRewriter(*late))
+        mode = Mode(linker="py", optimizer=SequentialGraphRewriter(*late))
     else:
         mode = get_mode("FAST_COMPILE").register(*((rule, _LAST) for rule in late))
+        if not _may_skip(outputs):
+            mode = Mode(linker="py", optimizer=mode.provided_optimizer)
     with quick():
         function = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
     return _OneAtATime(function)
@@ -164,6 +166,15 @@ def _is_plain(outputs: Any) -> bool:
     ops = {node.op for node in nodes if node is not None}
     cores = [op.core_op if isinstance(op, Blockwise) else op for op in ops]
     return all(isinstance(op, _PLAIN) or type(op).__name__ in _PLAIN_NAMES for op in cores)
+
+
+def _may_skip(outputs: Any) -> bool:
+    """Whether not all nodes are computed: that takes PyTensor's virtual machine.
+
+    The machine is slower to make, and the first one of a process loads setuptools.
+    """
+    nodes = (v.owner for v in ancestors(outputs if isinstance(outputs, list) else [outputs]))
+    return any(node is not None and type(node.op).__name__ == "IfElse" for node in nodes)
 
 
 @node_rewriter([Blockwise])  # type: ignore[untyped-decorator]

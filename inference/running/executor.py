@@ -19,16 +19,19 @@ tasks of a worker. These bytes go between processes of one run; nothing is read 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import ExitStack, suppress
 from itertools import count, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +46,8 @@ if sys.platform != "win32":
 __all__ = ["check_executor", "run_tasks", "seed_of"]
 
 IN_FLIGHT = 1024  # tasks handed over and not yet back
+WORTH_SENDING = 0.2  # seconds of work that go to a process of this machine at a time
+AHEAD = 2  # such pieces that a process has at a time: one waits while the other is done
 RETRIES = 3  # times that lost workers are replaced
 IDLE = 60  # seconds after which a process without work ends
 WORKS = 4  # that a worker keeps
@@ -139,9 +144,10 @@ def _elsewhere(
     with ExitStack() as stack:
         for losses in count():
             pool = _pool(where, stack)
-            left = ((number, task) for number, task in numbered if number not in answers)
+            left = [(number, task) for number, task in numbered if number not in answers]
+            processes = int(where) if isinstance(where, int | np.integer) else None
             try:
-                for number, answer in _completed(pool, sent, left):
+                for number, answer in _completed(pool, sent, left, processes):
                     answers[number] = answer
                     report(number, answer.result)
                 break
@@ -190,19 +196,33 @@ def _client(address: str) -> Any:
 
 
 def _completed(
-    pool: Any, sent: _Sent, tasks: Iterator[tuple[int, Any]]
+    pool: Any, sent: _Sent, tasks: list[tuple[int, Any]], processes: int | None
 ) -> Iterator[tuple[int, _Answer]]:
-    """Give number and answer of each task as it comes; at an error the others are called off."""
-    pending: dict[Future[_Answer], int] = {}
+    """Give number and answer of each task as it comes; at an error the others are called off.
+
+    To processes of this machine short tasks go several at a time: to hand one over costs a
+    millisecond, and more if the work is large.
+    """
+    pending: dict[Future[list[_Answer]], list[int]] = {}
+    most, left = (AHEAD * processes if processes else IN_FLIGHT), len(tasks)
+    queue, each = iter(tasks), math.inf  # seconds of a task, on average over the last piece
     try:
         while True:
-            for number, task in islice(tasks, IN_FLIGHT - len(pending)):
-                pending[pool.submit(_call, sent, task)] = number
+            while left and len(pending) < most:
+                size = 1
+                if processes and each < WORTH_SENDING:
+                    worth = int(WORTH_SENDING / max(each, 1e-6))
+                    size = max(1, min(worth, left // (AHEAD * processes)))
+                numbers, piece = zip(*islice(queue, size), strict=True)
+                left -= len(piece)
+                pending[pool.submit(_call, sent, piece)] = list(numbers)
             if not pending:
                 return
             finished, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(finished, key=pending.__getitem__):
-                yield pending[future], future.result()
+                answers = future.result()
+                each = fmean(answer.seconds for answer in answers)
+                yield from zip(pending[future], answers, strict=True)
                 del pending[future]
     finally:
         for future in pending:
@@ -215,6 +235,7 @@ def _completed(
 class _Answer(NamedTuple):
     result: Any
     heard: list[tuple[str, type[Warning], str, int]]
+    seconds: float
 
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -222,8 +243,8 @@ _WORKS: dict[str, Callable[..., Any]] = {}  # by name, the last few
 _DIRECTORY: list[int] = []  # handle of the lock of this process's own compile directory
 
 
-def _call(sent: _Sent, task: Any) -> _Answer:
-    """Run one task in a worker."""
+def _call(sent: _Sent, tasks: Sequence[Any]) -> list[_Answer]:
+    """Run some tasks in a worker."""
     with _ONE_AT_A_TIME:
         if os.getpid() != sent.sender and "pytensor" not in sys.modules and not _DIRECTORY:
             _take_directory()
@@ -233,11 +254,16 @@ def _call(sent: _Sent, task: Any) -> _Answer:
             if len(_WORKS) == WORKS:
                 del _WORKS[next(iter(_WORKS))]
             _WORKS[sent.name] = cloudpickle.loads(sent.content)
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            result = _single_threaded(_WORKS[sent.name], task)
+        return [_answer(_WORKS[sent.name], task) for task in tasks]
+
+
+def _answer(work: Callable[..., Any], task: Any) -> _Answer:
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        result = _single_threaded(work, task)
     said = [(str(w.message), w.category, w.filename, w.lineno) for w in heard]
-    return _Answer(result, said)
+    return _Answer(result, said, time.perf_counter() - begin)
 
 
 def _take_directory() -> None:

@@ -12,6 +12,7 @@ Fourier transform.
 | rank-normalised split R-hat, of values and of their distance from the median | `rhat` |
 | effective sample size of normal scores; of indicators of two quantiles | `ess_bulk`, `ess_tail` |
 | of the values themselves; of shares of draws | `ess_mean`, `ess_of_labels` |
+| Monte Carlo errors of a mean, and of an sd by the fourth moment | `mcse_mean`, `mcse_sd` |
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from scipy.special import ndtri
 
 from ardvark.inference.sites.arrays import Array, Index
 
-__all__ = ["ess_bulk", "ess_mean", "ess_of_labels", "ess_tail", "rhat"]
+__all__ = [
+    "LEAST_DRAWS",
+    "ess_bulk",
+    "ess_mean",
+    "ess_of_labels",
+    "ess_tail",
+    "mcse_mean",
+    "mcse_sd",
+    "rhat",
+]
 
 MOST_LAGS = 402
 FIRST_LAGS = 8  # most sequences end there; then twice as many, and so on
@@ -53,6 +63,19 @@ def ess_tail(draws: Array) -> Array:
 def ess_mean(draws: Array) -> Array:
     """Effective sample size of the mean."""
     return _by_blocks(draws, lambda block: _sizes(_split(block)))
+
+
+def mcse_mean(draws: Array) -> Array:
+    """Monte Carlo error of the mean."""
+    return np.asarray(draws.std(axis=(0, 1), ddof=1) / np.sqrt(ess_mean(draws)))
+
+
+def mcse_sd(draws: Array) -> Array:
+    """Monte Carlo error of the sd, from that of the variance."""
+    squares = np.square(draws - draws.mean(axis=(0, 1)))
+    variance = squares.mean(axis=(0, 1))
+    error = (np.square(squares).mean(axis=(0, 1)) - variance**2) / ess_mean(squares)
+    return np.asarray(np.sqrt(error / variance / 4))
 
 
 def ess_of_labels(labels: Index, count: int) -> Array:

@@ -102,7 +102,7 @@ def _search_gamma(count: int, processes: int) -> Any:
 # What is timed, and how many fits: some seconds on one process.
 LOOPS: dict[str, tuple[Loop, int]] = {
     "fit(data=[...])": (_fit, 200),
-    "sbc": (_sbc, 150),
+    "sbc": (_sbc, 500),
     "stability": (_stability, 60),
     "select_features": (_select_features, 40),
     "leave-one-out by refits": (_loo, 100),

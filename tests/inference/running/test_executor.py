@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ardvark as av
+import ardvark.inference.running.executor as executor_module
 from ardvark.diagnostics.compare.loo import refit_rows
 from ardvark.inference.running.executor import check_executor, run_tasks, seed_of
 from ardvark.inference.selection.run import select_features
@@ -118,6 +119,31 @@ def test_one_that_kills_every_process_ends_in_an_error():
 
     with pytest.warns(RuntimeWarning, match="lost"), pytest.raises(BrokenExecutor):
         run_tasks(work, range(2), 2)
+
+
+def test_short_tasks_travel_together_and_long_ones_alone():
+    def work(i):
+        time.sleep(0.0 if i < 400 else 0.3)
+        return i, os.getpid()
+
+    pieces = []
+    pool_of = executor_module._pool
+
+    class Counted:
+        def __init__(self, pool):
+            self.pool = pool
+
+        def submit(self, call, sent, tasks):
+            pieces.append(tasks)
+            return self.pool.submit(call, sent, tasks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executor_module, "_pool", lambda *where: Counted(pool_of(*where)))
+        found = run_tasks(work, range(404), 2)
+    assert [i for i, _ in found] == [i for piece in pieces for i in piece] == list(range(404))
+    assert len({process for _, process in found}) == 2
+    assert len(pieces) < 100
+    assert len(pieces[0]) == len(pieces[-1]) == 1  # nothing is known yet, and a fair share
 
 
 def test_any_executor_of_concurrent_futures():

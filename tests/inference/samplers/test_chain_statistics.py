@@ -10,6 +10,8 @@ from ardvark.inference.samplers.chain_statistics import (
     ess_mean,
     ess_of_labels,
     ess_tail,
+    mcse_mean,
+    mcse_sd,
     rhat,
 )
 
@@ -38,6 +40,8 @@ def test_same_as_arviz(n, m, lags, monkeypatch):
         ess_bulk: arviz_stats.ess(draws, method="bulk"),
         ess_mean: arviz_stats.ess(draws, method="mean"),
         ess_tail: arviz_stats.ess(draws, method="tail", prob=(0.05, 0.95)),
+        mcse_mean: arviz_stats.mcse(draws, method="mean"),
+        mcse_sd: arviz_stats.mcse(draws, method="sd"),
     }
     if m > 1:
         known[rhat] = arviz_stats.rhat(draws)
