@@ -87,7 +87,10 @@ class ReversibleJump(MethodSettings):
         one_of(self.proposals, PROPOSALS, "proposals")
         check_until(self.until, self.most_sweeps, "most_sweeps")
         if self.until is not None and self.thin is not None:
-            raise InputError("thin fixes the number of sweeps, so until has none to add")
+            raise InputError(
+                f"thin={self.thin} fixes the number of sweeps, so until={self.until!r} has none to "
+                f"add: give one of the two"
+            )
 
     def plan(self, draws: int) -> Plan:
         """Give the sweeps of a chain that keeps `draws` of them."""

@@ -237,7 +237,7 @@ def _chosen(included: Any, inputs: Inputs) -> tuple[int, ...]:
             raise InputError(f"included: {item} is no index of {len(names)} inputs")
         found.append(int(index))
     if not found or len(set(found)) < len(found):
-        raise InputError("included must name at least one input, and none twice")
+        raise InputError(f"included must name at least one input, and none twice, got {found}")
     return tuple(sorted(found))
 
 

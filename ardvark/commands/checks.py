@@ -157,7 +157,10 @@ def diagnose(
         exit code 1 if something needs attention, 2 if a check failed.
     """
     if not trees:
-        raise ValueError("diagnose needs a tree, or a folder of trees that `ardvark fit` stored")
+        raise ValueError(
+            "diagnose needs a tree, or a folder of trees, and found none: name what `ardvark fit` "
+            "stored"
+        )
     from ardvark.diagnostics.compare.psis import khat_and_error
     from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level
     from ardvark.diagnostics.finding import worst_level

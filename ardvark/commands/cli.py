@@ -314,10 +314,14 @@ def compare(*trees: Path, reference: str | None = None, output: Output = STANDAR
         raise ValueError(f"compare needs two or more trees, got {len(trees)}")
     loaded = {path.stem: read_tree(path) for path in trees}
     if len(loaded) < len(trees):
-        raise ValueError("two trees have the same file name: rename one")
+        names = [path.stem for path in trees]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two trees have the file name {twice!r}: rename one of them")
     chosen = choose_reference(loaded, reference)
     if chosen is None:
-        raise ValueError("no Markov chain among the trees: name the --reference")
+        raise ValueError(
+            f"no Markov chain among the trees {', '.join(loaded)}: name one as --reference"
+        )
     table = compare_trees(loaded, chosen, detail=True)
     said = {name: verdict(row).text for name, row in table.iterrows()}
     numbers = {

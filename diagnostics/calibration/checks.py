@@ -46,6 +46,14 @@ INTERVALS = (0.5, 0.9, 0.99)
 BOOTSTRAP = 2000
 
 
+def checked_events(probability: Array, event: Array, name: str) -> None:
+    """Refuse what is no probability, and what is neither 0 nor 1."""
+    if (odd := probability[~((probability >= 0) & (probability <= 1))]).size:
+        raise InputError(f"probability must be numbers from 0 to 1, got {odd[0]}")
+    if (odd := event[~np.isin(event, (0.0, 1.0))]).size:
+        raise InputError(f"{name} must be 0 or 1 for each probability, got {odd[0]}")
+
+
 def sbc_summary(tree: xr.DataTree) -> pd.DataFrame:
     """Tests and coverage of every quantity of a run of `sbc`, worst first.
 
@@ -130,10 +138,11 @@ def inclusion_calibration(
     """
     event = np.asarray(included, float).ravel()
     p = np.asarray(probability, float).ravel()
-    if event.shape != p.shape or not np.isin(event, (0.0, 1.0)).all():
-        raise InputError("included: expected 0 or 1 for every probability")
-    if np.any((p < 0) | (p > 1)):
-        raise InputError("probability: expected numbers from 0 to 1")
+    if event.shape != p.shape:
+        raise InputError(
+            f"included: expected one number for each probability, found {event.size} and {p.size}"
+        )
+    checked_events(p, event, "included")
     rng = np.random.default_rng(as_seed(random_seed))
     order = np.argsort(p, kind="stable")
     p, event = p[order], event[order]

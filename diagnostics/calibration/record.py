@@ -17,6 +17,7 @@ __all__ = ["PLACE", "calibration_record", "digest", "records_of"]
 
 PLACE = Path(__file__).with_name("calibration_record.json")
 FORMAT = 1
+_AGAIN = "make it again by `python -m ardvark.studies.validation`, or restore it from the package"
 
 
 def digest(entries: list[dict[str, Any]]) -> str:
@@ -33,11 +34,16 @@ def calibration_record(path: Path = PLACE) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         entries, sha256 = record["entries"], record["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path.name} cannot be read as a calibration record ({error})") from None
+        raise InputError(
+            f"{path.name} cannot be read as a calibration record ({error}): {_AGAIN}"
+        ) from None
     if record.get("format") != FORMAT:
-        raise InputError(f"{path.name} has format {record.get('format')!r}, expected {FORMAT}")
+        was = record.get("format")
+        raise InputError(f"{path.name} has format {was!r}, expected {FORMAT}: {_AGAIN}")
     if digest(entries) != sha256:
-        raise InputError(f"{path.name} does not have the sum it names: it was changed by hand")
+        raise InputError(
+            f"{path.name} does not have the sum it names: it was changed by hand; {_AGAIN}"
+        )
     return dict(record)
 
 

@@ -213,7 +213,10 @@ class Replicator:
         assert latent is not None
         if not posterior.prior.on.all():
             off = latent.weight_names[int(np.argmin(posterior.prior.on))]
-            raise InputError(f"{off} is switched off: build the model without it, it has no truth")
+            raise InputError(
+                f"{off} is switched off (its precision is infinite), so there is no truth to find: "
+                "build the model without it"
+            )
         u = ndtr((w_true - posterior.mean) / np.sqrt(posterior.marginal_variance))
         arrays = posterior.prior.model
         mean, variance = posterior.predictive(arrays.projection[:1], arrays.offset[:1])

@@ -202,7 +202,9 @@ def _opened(home: Path, identity: _Identity) -> Iterator[None]:
         other = [n for n in wanted if there.get(n) != wanted[n]]
         if other:
             shown = "; ".join(f"{n} was {there.get(n)!r}, now {wanted[n]!r}" for n in other)
-            raise InputError(f"folder: {home} holds replications of another run: {shown}")
+            raise InputError(
+                f"folder: {home} holds replications of another run: {shown}. Choose another folder"
+            )
         yield
 
 
@@ -253,7 +255,10 @@ def _tree(model: Any, identity: _Identity, records: list[dict[str, Any]]) -> xr.
     good = [record for record in records if "failed" not in record]
     failures = [record["failed"] for record in records if "failed" in record]
     if not good:
-        raise RuntimeError(f"all {len(records)} fits failed, the first with {failures[0]}")
+        raise RuntimeError(
+            f"all {len(records)} fits failed, the first with {failures[0]}. Try av.fit on one data "
+            "set that the model simulates"
+        )
     if failures:
         warnings.warn(
             f"{len(failures)} of {len(records)} fits failed, the first with {failures[0]}. They "

@@ -29,6 +29,7 @@ import xarray as xr
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtr
 
+from ardvark.diagnostics.calibration.checks import checked_events
 from ardvark.diagnostics.reading import arviz
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_trees
@@ -167,7 +168,9 @@ def check_test(test: Test, model: Any) -> tuple[Any, npt.NDArray[Any]]:
     t = as_array(pair[1], "t of test", "one value per row")
     rows = len(X) if hasattr(X, "__len__") else 0
     if t.ndim != 1 or rows != len(t) or not rows:
-        raise InputError(f"test: X has {rows} rows and t has the shape {t.shape}")
+        raise InputError(
+            f"test: X has {rows} rows and t has the shape {t.shape}; give one target for each row"
+        )
     if card is not None and card.classes is None:
         t = as_target(t, rows, argument="t of test")
     return X, t
@@ -255,7 +258,10 @@ def _two_classes(tree: xr.DataTree, model: Any) -> bool:
 def _observed(tree: xr.DataTree) -> npt.NDArray[Any]:
     values = list(tree["observed_data"].data_vars.values()) if "observed_data" in tree else []
     if len(values) != 1:
-        raise InputError("tree: leave-one-out needs one observed variable in observed_data")
+        raise InputError(
+            f"tree: leave-one-out needs one observed variable in observed_data, found {len(values)}"
+            ". Give test rows"
+        )
     return np.asarray(values[0].values)
 
 
@@ -325,8 +331,7 @@ def calibration_curve(
         raise InputError(
             f"probability and observed: expected equal rows, found {p.shape}, {t.shape}"
         )
-    if np.any((p < 0) | (p > 1)) or not np.isin(t, (0.0, 1.0)).all():
-        raise InputError("probability must be from 0 to 1, observed 0 or 1")
+    checked_events(p, t, "observed")
     order = np.lexsort((-t, p))  # ties pooled: within one forecast the events first
     p, t = p[order], t[order]
     drawn = np.random.default_rng(as_seed(random_seed)).random((bootstrap, len(p))) < p

@@ -154,7 +154,10 @@ def plot_loo(
 
     found = loo_by_row(trees, model, refit=refit)
     if not found:
-        raise InputError("none of the trees has a leave-one-out: keep `log_likelihood`")
+        raise InputError(
+            f"none of the trees {', '.join(trees)} has a leave-one-out: it is made from their "
+            "group `log_likelihood`, which must be kept"
+        )
     figure, axes = plt.subplots(
         1, 2, figsize=(9.0, 1.4 + 0.32 * len(found)), width_ratios=(1.0, 1.2)
     )
@@ -211,7 +214,10 @@ def refit_rows(
 
     family = family_of(model)
     if family not in ("sites", "process", "softmax"):
-        raise UnsupportedPair(f"refit: rows of a {family} model cannot be taken out one by one.")
+        raise UnsupportedPair(
+            f"refit: rows of a {family} model cannot be taken out one by one. Leave refit out: "
+            f"importance sampling needs the draws alone."
+        )
     data = _row_data(model)
     rows = len(next(iter(data.values())))
     work = partial(_without_row, Carried(model), data, _again(tree), draws)
@@ -243,7 +249,10 @@ def _again(tree: xr.DataTree) -> Any:
 
     method = str(tree.attrs.get("method"))
     if method not in METHODS:
-        raise InputError(f"refit: the tree was made by {method!r}, which is no method of fit")
+        raise InputError(
+            f"refit: the tree was made by {method!r}, which is no method of fit. Name trees of "
+            f"av.fit only"
+        )
     settings = METHODS[method].load(METHODS[method].settings)
     if tree.attrs.get("hyper") == "posterior":
         return settings(hyper=Sampled()) if METHODS[method].kind == "gaussian" else settings()

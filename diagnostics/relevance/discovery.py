@@ -26,6 +26,7 @@ import xarray as xr
 from ardvark.diagnostics.relevance.compare import check_fits
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.relevance.subsets import inclusion
+from ardvark.diagnostics.words import listed
 from ardvark.errors import InputError
 
 __all__ = ["Rule", "discoveries", "relevant_names", "selected"]
@@ -102,7 +103,10 @@ def relevant_names(truth: Any, names: list[str]) -> set[str]:
         elif isinstance(item, int) and 0 <= item < len(names):
             found.add(names[item])
         else:
-            raise InputError(f"truth names {item!r}, which is none of {len(names)} inputs.")
+            raise InputError(
+                f"truth names {item!r}, which is none of the {len(names)} inputs: "
+                f"{listed(names, 9)}."
+            )
     return found
 
 

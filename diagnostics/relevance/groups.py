@@ -24,6 +24,7 @@ import xarray as xr
 
 from ardvark.diagnostics.reading import draws_of, element_labels, weight_variables
 from ardvark.diagnostics.relevance.subsets import indicators, mean_and_error
+from ardvark.diagnostics.words import listed
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
 from ardvark.inference.sites.arrays import Array, Mask
@@ -137,7 +138,8 @@ def group_relevance(tree: xr.DataTree, groups: Any = None, limit: float = LIMIT)
     if sets and len(rows[0]) == 1:
         raise InputError(
             "group_relevance: this fit has neither indicators nor weights of inputs (model"
-            f" {tree.attrs.get('model', 'unknown')!r})."
+            f" {tree.attrs.get('model', 'unknown')!r}). Its inputs have a relevance one by"
+            " one only: av.relevance(tree)."
         )
     return pd.DataFrame(rows, columns=None if rows else ["features"])
 
@@ -166,7 +168,9 @@ def _as_sets(tree: xr.DataTree, groups: Any, limit: float) -> list[tuple[str, ..
 def _columns(features: tuple[str, ...], names: list[str]) -> list[int]:
     for name in features:
         if name not in names:
-            raise InputError(f"groups name {name!r}, which is no input of this fit.")
+            raise InputError(
+                f"groups name {name!r}, which is no input of this fit; they are {listed(names, 9)}."
+            )
     return [names.index(name) for name in features]
 
 

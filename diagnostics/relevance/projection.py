@@ -244,5 +244,8 @@ def _of_sites(
     peak = latent.log_sites_of(nothing, theta, np.zeros(eta.shape[1]))
     sigma = np.exp(-peak) / np.sqrt(2 * np.pi)
     if not np.allclose(sigma, sigma[:, :1]):
-        raise UnsupportedPair("project needs one noise sd for all rows.")
+        raise UnsupportedPair(
+            f"project needs one noise sd for all rows, and here it goes from {sigma.min():.3g} to "
+            f"{sigma.max():.3g}. Compare inputs by compare_relevance."
+        )
     return Gaussian(eta, sigma[:, 0], offset), design, names, t

@@ -220,7 +220,10 @@ def _rows(
         if all(len(np.unique(t[rows])) >= needed for rows in drawn):
             yield from drawn[: count - given]
             given += len(drawn)
-    raise InputError(f"t: {REDRAWS * count} resamples, and most lack a class: it is too rare.")
+    raise InputError(
+        f"t: of {REDRAWS * count} resamples most lack a class, which is too rare in {size} rows: "
+        f"merge it with another one."
+    )
 
 
 class _Selected(NamedTuple):

@@ -61,7 +61,7 @@ def read_tree(path: Path) -> xr.DataTree:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such tree; `ardvark fit` stores them")
     if not path.is_dir() or not any((path / name).exists() for name in (*METADATA, CHECKSUMS)):
-        raise InputError(f"{path}: this is no zarr tree")
+        raise InputError(f"{path}: this is no zarr tree; `ardvark fit` and tree.to_zarr make them")
     _check_sums(path)
     _check_codecs(path)
     _check_groups(path)

@@ -77,7 +77,10 @@ def bridge(
     target = target_of(model, tree)
     draws, orders = target.pack(tree["posterior"].dataset), orders_of(model, target)
     if orders is not None and warp:
-        raise UnsupportedPair("bridge: warp=True makes no symmetric density of a mixture's orders")
+        raise UnsupportedPair(
+            "bridge: warp=True mirrors the posterior, which the orders of a mixture's kernels do "
+            "not allow. Leave warp out."
+        )
     try:
         found = bridge_evidence(
             target.log_density,

@@ -59,7 +59,10 @@ class Target(Protocol):
 def target_of(model: Any, tree: xr.DataTree) -> Target:
     """Give the posterior that a tree is about, at the tree's own hyperparameters if it has some."""
     if tree.attrs.get("coupling") == "one_against_rest":
-        raise UnsupportedPair("one class against the rest is no posterior of the graph.")
+        raise UnsupportedPair(
+            "bridge: one class against the rest is no posterior of the graph, so it has no "
+            "evidence. Use a tree of NUTS()."
+        )
     fixed = tree.attrs.get("hyper", "posterior") not in FREE
     family = family_of(model)
     if family == "softmax" and fixed:
@@ -71,7 +74,8 @@ def target_of(model: Any, tree: xr.DataTree) -> Target:
             return GraphTarget(model, tree)
     if fixed and family != "subset":
         raise UnsupportedPair(
-            f"the posterior of a {family} model at fixed hyperparameters has no form of its own."
+            f"bridge: the posterior of a {family} model at fixed hyperparameters has no form of "
+            f"its own. Use a tree with free hyperparameters."
         )
     return GraphTarget(model, tree)
 

@@ -63,6 +63,9 @@ NODES_COST = 1e4  # of the moments of one site, in the same unit
 MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
 KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
 SMALL = 1e-6  # variance above which matched moments do not cancel even then
+FINE, NEGATIVE, IMPROPER = range(
+    3
+)  # a site can be updated; its cavity is none; its moments are none
 # No flag that would let the compiler forget NaN or infinity.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 
@@ -124,10 +127,37 @@ def _moved(new_tau, new_nu, tau, nu, variance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
+def _change(code, row, tau, nu, mean, variance, damping):  # type: ignore[no-untyped-def]
+    """What a site's natural parameters change by, how much that is, and whether it can be done."""
+    left = 1.0 - tau * variance
+    if left <= 0.0:
+        return 0.0, 0.0, 0.0, NEGATIVE
+    lam = variance / left  # Qi04 (4)
+    mu = mean - lam * (nu - tau * mean)  # Qi04 (5)
+    new_tau, new_nu = new_site(code, row, mu, lam)
+    if not (isfinite(new_tau) and isfinite(new_nu)):
+        return 0.0, 0.0, 0.0, IMPROPER
+    moved = _moved(new_tau, new_nu, tau, nu, variance)
+    return damping * (new_tau - tau), damping * (new_nu - nu), moved, FINE
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def _follow(V, m, u, mean, variance, step_tau, step_nu):  # type: ignore[no-untyped-def]
+    """Covariance and mean after one site has changed; u is V times its row."""
+    shrink = step_tau / (1.0 + step_tau * variance)
+    push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
+    for i in range(len(u)):  # Qi04 (6)
+        c = shrink * u[i]
+        m[i] += push * u[i]
+        for j in range(len(u)):
+            V[i, j] -= c * u[j]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
 def sweep_weights(X, eta_0, code, table, tau, nu, V, m, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and m are of the whitened weights. Change, negative cavities."""
     rows, k = X.shape
-    worst, negative, improper = 0.0, 0, 0
+    worst, left_out = 0.0, np.zeros(3, np.int64)
     u = np.empty(k)
     for n in range(rows):
         if watch[STOP]:
@@ -143,63 +173,35 @@ def sweep_weights(X, eta_0, code, table, tau, nu, V, m, damping, watch):  # type
             mean += X[n, i] * m[i]
         if variance <= 0.0:  # a row of zeros: its site tells nothing
             variance = 1e-300
-        left = 1.0 - tau[n] * variance
-        if left <= 0.0:
-            negative += 1
-            continue
-        lam = variance / left  # Qi04 (4)
-        mu = mean - lam * (nu[n] - tau[n] * mean)  # Qi04 (5)
-        new_tau, new_nu = new_site(code[n], row_of(table, n), mu, lam)
-        if not (isfinite(new_tau) and isfinite(new_nu)):
-            improper += 1
-            continue
-        worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], variance))
-        step_tau, step_nu = damping * (new_tau - tau[n]), damping * (new_nu - nu[n])
-        shrink = step_tau / (1.0 + step_tau * variance)
-        push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
-        for i in range(k):  # Qi04 (6)
-            c = shrink * u[i]
-            m[i] += push * u[i]
-            for j in range(k):
-                V[i, j] -= c * u[j]
-        tau[n] += step_tau
-        nu[n] += step_nu
-    return worst, negative, improper
+        row = row_of(table, n)
+        dt, dn, moved, how = _change(code[n], row, tau[n], nu[n], mean, variance, damping)
+        left_out[how] += 1
+        if how == FINE:
+            worst = max(worst, moved)
+            _follow(V, m, u, mean, variance, dt, dn)
+            tau[n] += dt
+            nu[n] += dn
+    return worst, left_out[NEGATIVE], left_out[IMPROPER]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def sweep_functions(code, table, tau, nu, V, eta, damping, watch):  # type: ignore[no-untyped-def]
     """One pass over the rows; V and eta are of the predictor itself."""
-    rows = len(tau)
-    worst, negative, improper = 0.0, 0, 0
-    u = np.empty(rows)
-    for n in range(rows):
+    worst, left_out = 0.0, np.zeros(3, np.int64)
+    u = np.empty(len(tau))
+    for n in range(len(tau)):
         if watch[STOP]:
             break
         u[:] = V[n]
-        variance, mean = max(u[n], 1e-300), eta[n]
-        left = 1.0 - tau[n] * variance
-        if left <= 0.0:
-            negative += 1
-            continue
-        lam = variance / left
-        mu = mean - lam * (nu[n] - tau[n] * mean)
-        new_tau, new_nu = new_site(code[n], row_of(table, n), mu, lam)
-        if not (isfinite(new_tau) and isfinite(new_nu)):
-            improper += 1
-            continue
-        worst = max(worst, _moved(new_tau, new_nu, tau[n], nu[n], variance))
-        step_tau, step_nu = damping * (new_tau - tau[n]), damping * (new_nu - nu[n])
-        shrink = step_tau / (1.0 + step_tau * variance)
-        push = (step_nu - step_tau * mean) / (1.0 + step_tau * variance)
-        for i in range(rows):
-            c = shrink * u[i]
-            eta[i] += push * u[i]
-            for j in range(rows):
-                V[i, j] -= c * u[j]
-        tau[n] += step_tau
-        nu[n] += step_nu
-    return worst, negative, improper
+        variance, mean, row = max(u[n], 1e-300), eta[n], row_of(table, n)
+        dt, dn, moved, how = _change(code[n], row, tau[n], nu[n], mean, variance, damping)
+        left_out[how] += 1
+        if how == FINE:
+            worst = max(worst, moved)
+            _follow(V, eta, u, mean, variance, dt, dn)
+            tau[n] += dt
+            nu[n] += dn
+    return worst, left_out[NEGATIVE], left_out[IMPROPER]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)

@@ -219,7 +219,10 @@ class _Taken:
                 f"may hold the weights only through it"
             )
         if not depends(cut, [inside]):
-            raise UnreadableModel(f"log p({part.name}) does not depend on its predictor")
+            raise UnreadableModel(
+                f"log p({part.name}) does not depend on its predictor {inside.name!r}: name the "
+                f"variable that it does depend on by predictor="
+            )
         if cut.ndim != inside.ndim - part.coupled:
             raise UnreadableModel(
                 f"log p({part.name}) has {cut.ndim} dimensions, its predictor {inside.ndim}: not "

@@ -47,13 +47,18 @@ def path_errors(model: Any, tree: xr.DataTree, X_test: Any, t_test: Any) -> xr.D
     card = card_of(model)
     if "selection_path" not in tree.children or card is None or card.task != "binary":
         raise InputError(
-            "path_errors needs a two-class model of av.models and a fit with a selection_path"
+            f"path_errors needs a two-class model of av.models and a tree with a selection_path, "
+            f"found {'no such model' if card is None else card.task} and the groups "
+            f"{', '.join(tree.children)}. Fit with EP(hyper=Evidence()) or EP(hyper=Predictive())"
         )
     assert card.classes is not None
     labels = np.searchsorted(card.classes, np.asarray(t_test))
     rows = scaled_like(X_test, card.scaling, card.feature_names)
     if labels.shape != (len(rows),) or not np.isin(np.asarray(t_test), card.classes).all():
-        raise InputError(f"t_test must be {len(rows)} labels of the classes {list(card.classes)}")
+        raise InputError(
+            f"t_test must be {len(rows)} labels of the classes {list(card.classes)}, got "
+            f"{labels.size}: {np.unique(np.asarray(t_test))[:5].tolist()} ..."
+        )
     latent = read_model(model)
     blocks = {block: name for name, block in latent.ard_precisions.items()}
     entry = METHODS[tree.attrs["method"]]

@@ -110,5 +110,8 @@ def fixed_values(hyper: Fixed, names: tuple[str, ...]) -> dict[str, Array]:
     found = {name: np.asarray(values[name], float) for name in names}
     for name, value in found.items():
         if np.isnan(value).any():
-            raise InputError(f"Fixed(values) has NaN in {name!r}")
+            raise InputError(
+                f"Fixed(values) has NaN in {name!r}: give numbers; inf as a precision switches a "
+                f"weight off"
+            )
     return found

@@ -56,7 +56,8 @@ def reading_of(model: Any, name: str) -> Reading:
     """Read data and prior in the units of z; refuse what a sampler of its own would not see."""
     card = card_of(model)
     if not isinstance(card, MixtureCard) or card.prior is None:
-        raise InputError(f"{name}: the model must be one of rbf_mixture")
+        built = card.builder if card else "a graph of your own"
+        raise InputError(f"{name}: the model must be one of rbf_mixture, found {built}")
     if card.included is not None:
         raise UnsupportedPair(
             f"{name}: the subset is given (included=...), so there are none to choose from. Use "

@@ -171,7 +171,7 @@ def conditional_posterior(model: Any, draws: int = 40_000, random_seed: int = 0)
         By subset: `included`, `probability`, its `mcse`, `log_evidence` and the `error` of that.
     """
     if not isinstance(card_of(model) if hasattr(model, "free_RVs") else None, MixtureCard):
-        raise InputError("model must be a pm.Model of rbf_mixture")
+        raise InputError(f"model must be a pm.Model of rbf_mixture, got {type(model).__name__}")
     positive_integer(draws, "draws")
     seed = as_seed(random_seed) or 0
     read = read_mixture(model, "conditional_posterior", _PLAIN)

@@ -141,7 +141,9 @@ def solve_in(covariance: Array, free: Index, weak: Array, right: Array) -> Array
     matrix.flat[:: free.size + 1] += weak
     lower, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
     if failed:
-        raise np.linalg.LinAlgError("the covariance of the trigonometric SVM is indefinite")
+        raise np.linalg.LinAlgError(
+            "the covariance of the trigonometric SVM is indefinite: give its kernel more jitter="
+        )
     return np.asarray(dpotrs(lower, right, lower=0)[0])
 
 

@@ -252,7 +252,10 @@ def predict_process(
     assert card is not None
     X = tree["constant_data"].dataset["X"].to_numpy()
     if X.shape[1] != X_new.shape[1]:
-        raise InputError(f"tree has {X.shape[1]} features, X_new has {X_new.shape[1]}")
+        raise InputError(
+            f"X_new has {X_new.shape[1]} columns, the tree was fitted to {X.shape[1]}: give it the "
+            f"same columns"
+        )
     gaussian = "mean_vector" in tree.children.get("fit", {})
     of = _from_gaussian if gaussian else _from_draws
     positive = of(card.covariance, tree, X, np.asarray(X_new, float))

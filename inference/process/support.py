@@ -59,7 +59,9 @@ def support_evidence(
     matrix.flat[:: rows.size + 1] += 1.0 / lam
     factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
     if failed:
-        raise np.linalg.LinAlgError("the covariance of the support vectors is indefinite")
+        raise np.linalg.LinAlgError(
+            "the covariance of the support vectors is indefinite: give the kernel a larger jitter="
+        )
     half_log_det = float(np.log(factor.diagonal()).sum() + 0.5 * np.log(lam).sum())
     W = np.asarray(dpotri(factor, lower=0, overwrite_c=1)[0])
     _mirror(W)

@@ -179,7 +179,10 @@ def _check_values(variable: Any, name: str, value: Any) -> None:
         raise InputError(f"new values of {name!r} have {array[place]} at index {place}")
     whole = np.dtype(variable.dtype).kind in "biu"
     if whole and not np.array_equal(array, array.astype(variable.dtype)):
-        raise InputError(f"new values of {name!r} must be whole numbers ({variable.dtype})")
+        odd = array[array != array.astype(variable.dtype)].flat[0]
+        raise InputError(
+            f"new values of {name!r} must be whole numbers ({variable.dtype}), and one is {odd}"
+        )
 
 
 def _set(own: Any, name: str, value: Any, coords: Mapping[str, Any]) -> None:

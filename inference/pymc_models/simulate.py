@@ -32,7 +32,10 @@ class Simulator:
     def __init__(self, model: Any, predictor: str | None = None) -> None:
         if model.potentials:
             name = model.potentials[0].name
-            raise InputError(f"the model has the potential {name!r}: its prior cannot be simulated")
+            raise InputError(
+                f"the model has the potential {name!r}, so its prior cannot be simulated: write "
+                f"that term as a prior, or as the likelihood of an observed variable"
+            )
         self.model = model
         self.free = [rv.name for rv in model.free_RVs]
         self.places = {rv.name: _place_of(model, rv) for rv in model.observed_RVs}

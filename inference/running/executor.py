@@ -192,7 +192,10 @@ def _client(address: str) -> Any:
     try:
         return Client(address, timeout=ANSWER, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise InputError(f"executor: no Dask scheduler answers at {address}") from error
+        raise InputError(
+            f"executor: no Dask scheduler answers at {address}: start one (`dask scheduler`), or "
+            f"give a number of processes"
+        ) from error
 
 
 def _completed(

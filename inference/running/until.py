@@ -29,7 +29,10 @@ def check_until(until: object, most: object, name: str = "most_draws") -> None:
         return
     positive_integer(most, name)
     if until is None:
-        raise InputError(f"{name} is the budget of until={UNTIL!r}, but until is None")
+        raise InputError(
+            f"{name}={most} is the budget of until={UNTIL!r}, but until is None: give both, or "
+            f"leave {name} out"
+        )
 
 
 def looks_at(first: int, until: str | None, most: int | None) -> list[int]:
@@ -38,7 +41,10 @@ def looks_at(first: int, until: str | None, most: int | None) -> list[int]:
         return [first]
     most = BUDGET * first if most is None else most
     if most < first:
-        raise InputError(f"the budget of {most} is less than the {first} that are asked for")
+        raise InputError(
+            f"the budget of {most} is less than the {first} that are asked for: raise it, or ask "
+            f"for fewer"
+        )
     lengths = [first]
     while lengths[-1] < most:
         lengths.append(min(most, lengths[-1] + -(-lengths[-1] // 2)))

@@ -193,7 +193,8 @@ class _Trial(NamedTuple):
 
 def _check(card: Any, method: Any, by: str, validation: Any) -> None:
     if card is None or card.family != "sample_feature":
-        raise UnsupportedPair("search_gamma is for sample_feature_* models.")
+        built = "a graph of your own" if card is None else card.builder
+        raise UnsupportedPair(f"search_gamma is for models of sample_feature_*, found {built}.")
     if not isinstance(method, (VB, Laplace)):
         raise UnsupportedPair(f"search_gamma takes VB() or Laplace(), got {method!r}.")
     if by == "elbo" and isinstance(method, Laplace):

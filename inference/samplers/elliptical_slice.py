@@ -104,7 +104,9 @@ def slice_sample(
         w, eta = begin, model.predictor(begin)
     height = log_rest(eta)
     if not np.isfinite(height).all():
-        raise ValueError("the likelihood is zero at the prior mean: no slice can begin there")
+        raise ValueError(
+            "the likelihood is zero at the prior mean, where the slices begin. Use NUTS()."
+        )
     kept = np.empty((chains, draws, w.shape[1]))
     evaluations, total = 0, settings.tune + draws * settings.thin
     for sweep in range(total):

@@ -36,7 +36,10 @@ def hinge_machine(
         lambda watch: _solve(kernel, sign, box, v, sign.copy(), tolerance, max_steps, watch)
     )
     if steps >= max_steps:
-        raise RuntimeError(f"no solution after {max_steps} steps: C = {box:g} is too large for K.")
+        raise RuntimeError(
+            f"no solution after {max_steps} steps: C = {box:g} is too large for this kernel. Give "
+            f"a smaller C."
+        )
     return v, offset
 
 

@@ -144,7 +144,10 @@ def read_softmax(model: Any, *, gaussian: bool = True) -> SoftmaxReading:
     """Read a graph of the family "softmax"; with `gaussian`, only if its weights are Gaussian."""
     card = card_of(model)
     if card is None or card.design is None:
-        raise UnreadableModel("this graph has no card of the family softmax")
+        raise UnreadableModel(
+            "this graph was not made by rvm_classification of three classes or more, and only such "
+            "a softmax is read: use NUTS()"
+        )
     reading = SoftmaxReading(model, card)
     known = {*reading.weights, *(f"{b}_active" for b in reading.weights), "t", "alpha_bias"}
     known |= {"alpha", "width", "input_scale"}

@@ -208,9 +208,13 @@ def test_a_real_scheduler_whose_worker_is_killed_loses_nothing(tmp_path):
 
 def test_the_scaling_table_compares_bytes():
     planted = Experiment("planted", "", clock, {}, 2)
-    rows = [next(scaling.table(e.units(2), (), dask=False)) for e in (FIRST, planted)]
+    rows = [next(scaling.measure(e.units(2), (), dask=False)) for e in (FIRST, planted)]
     assert [row["same_bytes"] for row in rows] == [True, False]  # a unit that is no pure function
     assert rows[0]["units"] == 2 and rows[0]["speed_up"] == 1.0
+    written = [scaling.table([row], "a command")["tables"]["executors"] for row in rows]
+    assert ["DIFFER" in made["caption"] for made in written] == [False, True]
+    assert all(len(made["rows"][0]) == len(made["columns"]) for made in written)
+    assert written[0]["rows"][0][2] == str(rows[0]["first_seconds"])
 
 
 # --- the command ------------------------------------------------------------------------------
