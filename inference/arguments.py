@@ -46,15 +46,15 @@ def check_tree(tree: Any, argument: str = "tree", *, group: str | None = "poster
         )
 
 
-def check_trees(trees: Any, argument: str = "trees") -> None:
+def check_trees(trees: Any) -> None:
     """Refuse what is no mapping of names to trees of fits."""
     if isinstance(trees, xr.DataTree | xr.Dataset) or not isinstance(trees, Mapping):
         raise InputError(
-            f"{argument} must be results of fit by name, {{'ep': tree}}, got {type(trees).__name__}"
+            f"trees must be results of fit by name, {{'ep': tree}}, got {type(trees).__name__}"
         )
     if not trees:
-        raise InputError(f"{argument} is empty: expected fits by name, {{'ep': tree}}, found none")
+        raise InputError("trees is empty: expected fits by name, {'ep': tree}, found none")
     for name, tree in trees.items():
         if not isinstance(name, str):
-            raise InputError(f"{argument} must have names (str) as keys, found {name!r}")
-        check_tree(tree, f"{argument}[{name!r}]")
+            raise InputError(f"trees must have names (str) as keys, found {name!r}")
+        check_tree(tree, f"trees[{name!r}]")

@@ -33,8 +33,9 @@ from ardvark.diagnostics.calibration.checks import checked_events
 from ardvark.diagnostics.reading import arviz
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_model, check_trees
+from ardvark.inference.beliefs import Beliefs
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.predict import Beliefs, predict
+from ardvark.inference.predict import predict
 from ardvark.inference.pymc_models.fingerprint import require_model, require_same_data
 from ardvark.inference.pymc_models.forms import gaussian_form
 from ardvark.inference.sites.arrays import Array, Index

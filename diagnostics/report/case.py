@@ -163,8 +163,8 @@ class Case(Relations):
         return [f"{name}: {f['caption']}" for name, f in self.facts.items() if f["caption"]]
 
 
-def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
-    """R-hat and effective sizes of the parameters that mix worst."""
+def worst_parameters(tree: xr.DataTree) -> pd.DataFrame:
+    """R-hat and effective sizes of the ten parameters that mix worst."""
     names, draws = moving_parameters(tree)
     index = pd.Index(names, name="parameter")
     if not names:
@@ -174,7 +174,7 @@ def worst_parameters(tree: xr.DataTree, how_many: int = 10) -> pd.DataFrame:
         "bulk_ess": ess_bulk(draws),
         "tail_ess": ess_tail(draws),
     }
-    return pd.DataFrame(columns, index=index).sort_values("rhat", ascending=False)[:how_many]
+    return pd.DataFrame(columns, index=index).sort_values("rhat", ascending=False)[:10]
 
 
 def _summary(tree: xr.DataTree) -> pd.DataFrame:

@@ -25,6 +25,7 @@ _FARTHEST = 40.0  # from zero: nothing is found beyond
 _GAIN = 1e-8  # nats in a stretch: less is rounding
 _LEVEL = 1e-3  # nats in one unit: less is flat
 _STILL = 1e-6  # less is no move
+_NAMED = 3  # coordinates in one message
 _STEEP = 1e-2  # slope, nats in a unit, that is none at a minimum
 
 type Objective = Callable[[Array], tuple[float, Array]]
@@ -100,11 +101,10 @@ def ends(
     labels: Sequence[str],
     low: Array,
     high: Array,
-    most: int = 3,
 ) -> list[str]:
     """Sentences on an end that is no minimum inside; none where all is well.
 
-    `value` is what was minimised, without its gradient. The first `most` coordinates are named.
+    `value` is what was minimised, without its gradient. A few coordinates are named.
     """
     norm = float(np.abs(end.gradient).max(initial=0.0))
     if np.abs(end.u - start).max(initial=0.0) < _STILL and norm > _STEEP:
@@ -126,6 +126,6 @@ def ends(
                     f"{abs(change):.1g} nats; the gradient has a norm of {norm:.2g})"
                 )
                 break
-        if len(found) >= most:
+        if len(found) >= _NAMED:
             break
     return found

@@ -23,6 +23,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.beliefs import class_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.background import Evidence, mixture_evidence
 from ardvark.inference.mixture.chains import (
@@ -46,7 +47,6 @@ from ardvark.inference.mixture.run_conditional import (
     states_of,
 )
 from ardvark.inference.mixture.run_given import given_scale, given_states
-from ardvark.inference.predict import class_table
 from ardvark.inference.reversible_jump import ReversibleJump
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import rhat_problems

@@ -31,6 +31,8 @@ from ardvark.inference.sites.arrays import Array, Index, Mask
 __all__ = ["Mode", "curvature", "find_mode", "solve_in"]
 
 HALF_PI = 0.5 * np.pi
+MOST_STEPS = 200
+GAP = 1e-10  # of the duality, relative: at the end, one Newton step later, it is far smaller
 FINE = 1e-11  # slope of D that is as good as zero
 SETTLED = 1e-9  # slope of D at which one more Newton step leaves rounding only
 NEARLY = 1e-6  # relative gain of an active-set step after which the dual steps take over
@@ -58,14 +60,7 @@ def curvature(alpha: Array) -> Array:
     return np.pi**2 / 8.0 + 0.5 * np.square(alpha)
 
 
-def find_mode(
-    covariance: Array,
-    sign: Array,
-    start: Array | None = None,
-    *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 200,
-) -> Mode:
+def find_mode(covariance: Array, sign: Array, start: Array | None = None) -> Mode:
     """Mode of N(f; 0, Σ) times trigonometric sites; it is unique.
 
     Parameters
@@ -74,15 +69,12 @@ def find_mode(
         Σ (N, N), semi-definite will do; y = ±1 (N,).
     start
         α of a problem nearby: along a path of hyperparameters this saves most of the work.
-    tolerance
-        Relative duality gap at which the search may end (it is far smaller then: the steps are
-        Newton's, and the last one is taken for the slopes).
     """
-    alpha, begun = _active_set(covariance, sign, start, max_iterations)
+    alpha, begun = _active_set(covariance, sign, start)
     now = _State.at(covariance, sign, alpha)
     steps = begun
-    for steps in range(begun, begun + max_iterations):  # noqa: B007
-        last = now.slope <= SETTLED and now.gap <= tolerance * (1.0 + abs(now.primal))
+    for steps in range(begun, begun + MOST_STEPS):  # noqa: B007
+        last = now.slope <= SETTLED and now.gap <= GAP * (1.0 + abs(now.primal))
         if last and now.slope <= FINE:
             break
         new = _newton(covariance, sign, now)
@@ -94,9 +86,7 @@ def find_mode(
     return Mode(now.alpha, now.f, now.primal, now.gap, now.slope, steps)
 
 
-def _active_set(
-    covariance: Array, sign: Array, start: Array | None, max_iterations: int
-) -> tuple[Array, int]:
+def _active_set(covariance: Array, sign: Array, start: Array | None) -> tuple[Array, int]:
     """α at the mode as the primal sees it, to within what the dual steps finish."""
     v, f = np.zeros(len(sign)), np.zeros(len(sign))
     if start is not None:
@@ -106,7 +96,7 @@ def _active_set(
         v, f = inside * v, inside * f
     value = _primal(sign, v, f)
     steps = 0
-    for steps in range(1, max_iterations + 1):  # noqa: B007
+    for steps in range(1, MOST_STEPS + 1):  # noqa: B007
         free = np.flatnonzero(sign * f < 1.0)
         alpha = HALF_PI * np.tan(0.25 * np.pi * (1.0 - sign[free] * f[free]))
         weak = 1.0 / curvature(alpha)

@@ -29,6 +29,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximate import fit_gaussian, gaussian_answer
+from ardvark.inference.beliefs import Average, class_table, in_blocks
 from ardvark.inference.facts import Answer, Run
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.graph.read import read_model
@@ -36,8 +37,7 @@ from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed, Sam
 from ardvark.inference.hyper.settle import Settled, fixed_values, settle
 from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.laplace import Laplace
-from ardvark.inference.predict import Average, class_table, in_blocks
-from ardvark.inference.process.dual import curvature
+from ardvark.inference.process.dual import GAP, curvature
 from ardvark.inference.process.evidence import Found, Process, Theta, maximise, random_starts
 from ardvark.inference.process.support import support_evidence
 from ardvark.inference.running.progress import Tick, progress
@@ -52,7 +52,6 @@ from ardvark.models.card import card_of
 __all__ = ["fit_process", "predict_process", "sample_process", "slice_process"]
 
 STARTS = 10  # Chu06 section 4
-GAP = 1e-10  # relative duality gap beyond which a mode is not certified
 
 
 def fit_process(model: Any, name: str, settings: Any, run: Run) -> Answer:

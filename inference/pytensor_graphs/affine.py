@@ -96,15 +96,12 @@ def parents(node: Any) -> list[Any]:
     return list(node.inputs[1:] if operation(node.op) == "Second" else node.inputs)
 
 
-def depends(variable: Any, on: Iterable[Any], stop: Collection[Any] = ()) -> bool:
-    """Whether the *value* of `variable` depends on any of `on`; a shape is no dependence.
-
-    What lies behind a variable of `stop` does not count.
-    """
+def depends(variable: Any, on: Iterable[Any]) -> bool:
+    """Whether the *value* of `variable` depends on any of `on`; a shape is no dependence."""
     on = set(on)
 
     def above(v: Any) -> Any:
-        return None if v in on or v in stop or v.owner is None else parents(v.owner)
+        return None if v in on or v.owner is None else parents(v.owner)
 
     return any(v in on for v in walk([variable], above))
 

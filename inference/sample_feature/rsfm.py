@@ -32,6 +32,8 @@ __all__ = ["RsfmFit", "rsfm", "rsfm_state"]
 
 _LIMIT = 1e6  # precision beyond which a weight leaves: its sd is a thousandth of a kernel's height
 _LEAST_NOISE = 1e-6  # of the variance of t: 1/beta never falls below
+_MOST_SWEEPS = 500
+_STILL = 1e-5  # change of the fitted values, as a share of their size, at which the sweeps end
 _CHUNK = 2**24  # numbers of the basis at a time
 
 
@@ -73,8 +75,6 @@ def rsfm(
     alpha_w: Array | None = None,
     alpha_lam: Array | None = None,
     beta: float | None = None,
-    tolerance: float = 1e-5,
-    max_sweeps: int = 500,
     tick: Tick = no_tick,
 ) -> RsfmFit:
     """Alternate between the two sides.
@@ -93,7 +93,7 @@ def rsfm(
     spread = float(np.var(target)) or 1.0
     noise = 1.0 / spread if beta is None else beta
     fitted, change, sweep = np.zeros(rows), np.inf, 0
-    while sweep < max_sweeps and change > tolerance:
+    while sweep < _MOST_SWEEPS and change > _STILL:
         sweep += 1
         sites: Sites = LogitSites(target) if classes else _gaussian(target, noise)
         design = _design(basis, w.kept, lam, by="lam")
@@ -108,7 +108,7 @@ def rsfm(
             w, lam = w.scaled(largest), lam.scaled(1.0 / largest)
         change = float(np.sqrt(np.mean((fitted - before) ** 2) / max(np.mean(fitted**2), 1e-300)))
         tick(f"sweep {sweep}, {len(w.kept)} samples, {len(lam.kept)} features")
-    return RsfmFit(w, lam, np.nan if classes else noise, sweep, change <= tolerance, change)
+    return RsfmFit(w, lam, np.nan if classes else noise, sweep, change <= _STILL, change)
 
 
 def rsfm_state(fit: RsfmFit, target: Array, classes: bool) -> State:

@@ -15,11 +15,11 @@ import xarray as xr
 from scipy.special import expit
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.beliefs import Average, class_table, in_blocks, row_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Evidence, Fixed
 from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.hyper.stored import stored_theta
-from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.running.progress import progress
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.rsfm import rsfm, rsfm_state

@@ -62,10 +62,9 @@ class State(NamedTuple):
     features: Index  # of lam
 
 
-def eta_moments(basis: Any, state: State, memory: float = 256.0) -> tuple[Array, Array]:
+def eta_moments(basis: Any, state: State) -> tuple[Array, Array]:
     """E eta and E eta² at the rows of a basis."""
-    ascent = Ascent(basis, state, None, memory)
-    return ascent.eta_moments()
+    return Ascent(basis, state, None).eta_moments()
 
 
 def elbo(basis: Any, state: State, prior: Gamma) -> float:

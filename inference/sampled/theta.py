@@ -28,21 +28,19 @@ _MOST_STEPS = 50  # outwards on each side
 _STARTS = 1000  # tried before none is found that the priors allow
 
 
-def slice_move(
-    log_density: Callable[[float], float], x: float, rng: np.random.Generator, width: float = _WIDTH
-) -> float:
+def slice_move(log_density: Callable[[float], float], x: float, rng: np.random.Generator) -> float:
     """Move x by a slice under the density."""
     level = log_density(x) - rng.standard_exponential()
-    low = x - width * rng.random()
-    high = low + width
+    low = x - _WIDTH * rng.random()
+    high = low + _WIDTH
     for _ in range(_MOST_STEPS):
         if log_density(low) < level:
             break
-        low -= width
+        low -= _WIDTH
     for _ in range(_MOST_STEPS):
         if log_density(high) < level:
             break
-        high += width
+        high += _WIDTH
     while True:
         new = low + (high - low) * rng.random()
         if log_density(new) >= level:

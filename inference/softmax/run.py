@@ -17,12 +17,12 @@ from scipy.special import log_expit, logsumexp, ndtri
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximate import posterior_dataset, row_dataset
+from ardvark.inference.beliefs import class_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.hyper.stored import theta_of
 from ardvark.inference.methods import METHODS
-from ardvark.inference.predict import class_table
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.run import fit_sampler
 from ardvark.inference.sites.arrays import Array
@@ -262,10 +262,10 @@ def _from_draws(reading: SoftmaxReading, tree: xr.DataTree, values: Array) -> Ar
     return total / total.sum(axis=1, keepdims=True)
 
 
-def mean_probabilities(mean: Array, covariance: Array, nodes: int = NODES) -> Array:
+def mean_probabilities(mean: Array, covariance: Array) -> Array:
     """E softmax(eta) for eta_n ~ N(mean_n, covariance_n), RW06 algorithm 3.4: (N, K).
 
-    By a fixed rule, quasi-Monte Carlo: the first `nodes` points of a scrambled Sobol sequence with
+    By a fixed rule, quasi-Monte Carlo: the first `NODES` points of a scrambled Sobol sequence with
     a seed of its own, and their mirror images, taken to the Gaussian; the same for all rows and all
     calls, so equal calls give equal numbers. For predictors of sd 2 errors are near 3e-5 with
     three classes and 2e-4 with ten.
@@ -275,9 +275,9 @@ def mean_probabilities(mean: Array, covariance: Array, nodes: int = NODES) -> Ar
     centred = centred - centred.mean(axis=2, keepdims=True)
     values, vectors = np.linalg.eigh(0.5 * (centred + np.swapaxes(centred, 1, 2)))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[:, :, :0:-1]
-    normal = _points(nodes, classes - 1)  # the first are its best: for the largest variances
+    normal = _points(NODES, classes - 1)  # the first are its best: for the largest variances
     found = np.zeros((rows, classes))
-    chunk = max(1, int(4e6 / (nodes * classes)))
+    chunk = max(1, int(4e6 / (NODES * classes)))
     for begin in range(0, rows, chunk):
         here = slice(begin, begin + chunk)
         spread = normal @ np.swapaxes(root[here], 1, 2)  # (chunk, nodes, K)

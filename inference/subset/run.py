@@ -30,10 +30,10 @@ import xarray as xr
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.beliefs import Average, class_table, in_blocks, row_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
-from ardvark.inference.predict import Average, class_table, in_blocks, row_table
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import RHAT_MAX, rhat_problems
 from ardvark.inference.sites.arrays import Array

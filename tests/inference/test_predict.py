@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.special import expit, ndtr
 
 import ardvark as av
-from ardvark.inference.predict import Average, in_blocks
+from ardvark.inference.beliefs import Average, in_blocks
 
 RNG = np.random.default_rng(41)
 X = RNG.normal(size=(50, 3)) * [1.0, 20.0, 0.1] + [0.0, 100.0, 5.0]

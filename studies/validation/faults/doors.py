@@ -5,6 +5,7 @@ from ardvark.studies.validation.faults.fault import Fault
 __all__ = ["FAULTS"]
 
 PREDICT, OF_PREDICT = "inference/predict.py", "tests/inference/test_predict.py::"
+BELIEFS = "inference/beliefs.py"
 TABLES, OF_INPUTS = "models/tables.py", "tests/models/test_inputs.py::"
 FINGERPRINT = "inference/pymc_models/fingerprint.py"
 OF_FINGERPRINT = "tests/inference/pymc_models/test_fingerprint.py::"
@@ -18,7 +19,7 @@ FAULTS = (
     Fault(
         "only the first 2000 draws predict",
         "predict",
-        PREDICT,
+        BELIEFS,
         "for start in range(0, len(next(iter(draws.values()))), DRAWS_AT_A_TIME):",
         "for start in range(0, DRAWS_AT_A_TIME, DRAWS_AT_A_TIME):",
         (OF_PREDICT + "test_moments_over_blocks_are_those_of_all_draws",),
@@ -27,7 +28,7 @@ FAULTS = (
     Fault(
         "classes are predicted at the mean",
         "predict",
-        PREDICT,
+        BELIEFS,
         "sites.tilted(self.mean, np.maximum(self.variance, 1e-300)).log_z)",
         "sites.tilted(self.mean, 1e-300 * np.ones_like(self.mean)).log_z)",
         (OF_PREDICT + "test_class_probabilities_are_the_integral_over_eta",),
@@ -36,7 +37,7 @@ FAULTS = (
     Fault(
         "a predictive sd without the noise",
         "predict",
-        PREDICT,
+        BELIEFS,
         "return None if noise is None else (self.mean, np.sqrt(self.variance + noise))",
         "return None if noise is None else (self.mean, np.sqrt(self.variance))",
         (OF_PREDICT + "test_regression_sd_includes_the_noise",),
