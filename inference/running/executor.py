@@ -31,7 +31,6 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import ExitStack, suppress
 from itertools import count, islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -224,7 +223,7 @@ def _completed(
             finished, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(finished, key=pending.__getitem__):
                 answers = future.result()
-                each = fmean(answer.seconds for answer in answers)
+                each = sum(answer.seconds for answer in answers) / len(answers)
                 yield from zip(pending[future], answers, strict=True)
                 del pending[future]
     finally:

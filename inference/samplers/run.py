@@ -19,7 +19,6 @@ from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pymc_models.copies import without_starts
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence
-from ardvark.inference.samplers.elliptical_slice import slice_sample
 from ardvark.inference.samplers.nuts import NUTS
 
 __all__ = ["fit_sampler", "fit_slices"]
@@ -77,6 +76,8 @@ def _sample_at(model: Any, draw: Callable[..., Any], settings: Any, run: Run) ->
 
 def fit_slices(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample the weights at given hyperparameters."""
+    from ardvark.inference.samplers.elliptical_slice import slice_sample  # loads EP: not for NUTS
+
     why = (
         f"{name} samples the Gaussian block at given hyperparameters, and {{free}} is free. Give "
         f"values, or the tree of another fit: EllipticalSlice(hyper=Fixed(tree)). "

@@ -34,13 +34,14 @@ REASONS = {
     "evidence ard": "steps that keep all weights are made in machine code, many in one call; one "
     "that adds or deletes a weight is a call of EP from Python.",
     "first laplace": "most of a first fit is modules that are not ours: the last row of `import` "
-    "is what every first fit loads. The peer's answer is a mode and a covariance; ours has draws, "
-    "the log likelihood of each and the checks of the graph.",
+    "is what every first fit loads, and where Dask is installed xarray loads it with its first "
+    "array. The peer's answer is a mode and a covariance; ours has draws, the log likelihood of "
+    "each and the checks of the graph.",
     "first svm": "beyond a later fit, which is `svm evidence`, numba starts, xarray loads what it "
-    "knows of arrays and the graph is read and checked.",
-    "nuts 60 x 5": "most of a first fit is the first use of numba and of our modules, and the "
-    "reading and checking of the graph; a later fit "
-    "(its row is beside it) is without the first two.",
+    "knows of arrays (Dask, where it is installed) and the graph is read and checked.",
+    "nuts 60 x 5": "a later fit, whose row is beside it, takes a third. The rest is the first use "
+    "of others: xarray loads Dask where it is installed, which the peer pays too, and numba its "
+    "own registries, which the peer pays in its compile; then our modules.",
     "nuts 500 x 50": "the first use of numba and of our modules, and the reading and checking of "
     "the graph are there beside the chains.",
     "rvm regression 500": "the search is Python around its kernels; so few rows do not hide it.",
