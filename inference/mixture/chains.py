@@ -361,17 +361,23 @@ def class_probabilities(states: State, z: Array) -> Array:
     return np.asarray(total / len(states.P))
 
 
-def log_labels(states: State, z: Array, label: Index) -> Array:
+def log_labels(s: State, z: Array, label: Index) -> Array:
     """Log p(t_n | x_n) of each draw and row, (draw, row); the label must be known."""
-    out = np.empty((len(states.P), z.shape[1]))
-    single = np.empty((z.shape[1], states.P.shape[-1]))
-    rows = np.arange(len(label))
-    for i in range(len(states.P)):
-        log_classes(
-            states.on[i], states.P[i], states.w[i], states.mean[i], states.tau[i], z, single
-        )
-        out[i] = single[rows, label]
+    out = np.empty((len(s.P), z.shape[1]))
+    fill_log_labels(s.on, s.P, s.w, s.mean, s.tau, z, label, out)
     return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_log_labels(
+    on: Any, P: Any, w: Any, mean: Any, tau: Any, z: Any, label: Any, out: Any
+) -> None:
+    """Fill log p(t_n | x_n) of each draw and row."""
+    single = np.empty((z.shape[1], P.shape[1]))
+    for i in range(P.shape[0]):
+        log_classes(on[i], P[i], w[i], mean[i], tau[i], z, single)
+        for n in range(z.shape[1]):
+            out[i, n] = single[n, label[n]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

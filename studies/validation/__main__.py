@@ -21,7 +21,8 @@ from ardvark.studies.validation.lane import (
 )
 from ardvark.studies.validation.page import write_tables
 
-LANES = ("calibration", "kernels", "references", "certificate", "sbc_conditional_mixture")
+LANES = ("calibration", "kernels", "references", "certificate", "sbc_conditional_mixture",
+         "tiny_mixtures")  # fmt: skip
 
 
 def lane_of(name: str) -> Lane:

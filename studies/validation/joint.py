@@ -29,6 +29,7 @@ __all__ = ["Kernel", "Sequential", "geweke", "two_samples"]
 MORE, LOOKS = 4, 7  # times so many draws after the first look; looks at most
 FALSE_ALARMS = 1e-5
 BATCHES = 50
+HELD = 1e-20  # variance of a number that a kernel holds, but for rounding
 
 type Rng = np.random.Generator
 
@@ -65,7 +66,7 @@ def geweke(kernel: Kernel, rounds: int, rng: Rng) -> Array:
     means = batches.mean(axis=1)
     variance = means.var(axis=0, ddof=1) / BATCHES + independent.var(axis=0) / rounds
     gap = np.abs(means.mean(axis=0) - independent.mean(axis=0))
-    return np.where(variance > 0, gap / np.sqrt(np.maximum(variance, 1e-300)), 0.0)
+    return np.where(variance > HELD, gap / np.sqrt(np.maximum(variance, HELD)), 0.0)
 
 
 def two_samples(kernel: Kernel, rng: Rng, first: int = 1000, steps: int = 5) -> Sequential:

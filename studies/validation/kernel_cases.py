@@ -10,16 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_softmax, logsumexp, softmax
+from scipy.special import expit
 from scipy.stats import kstwobign
 
-from ardvark.inference.mixture.background import gaussian_evidence
-from ardvark.inference.mixture.chains import empty_state, make_problem
-from ardvark.inference.mixture.conditional.chains import Effort, first_points, one_point
-from ardvark.inference.mixture.conditional.chains import sweep as conditional_sweep
-from ardvark.inference.mixture.conditional.density import Metric, make_work
-from ardvark.inference.mixture.conditional.jumps import MOVES
-from ardvark.inference.mixture.kernels import fill_prior, gibbs_sweep, jump, rung
 from ardvark.inference.reversible_jump import Plan as Sweeps
 from ardvark.inference.running.threads import unwatched
 from ardvark.inference.sampled.exact_kernels import run_exact_chain
@@ -40,7 +33,9 @@ from ardvark.inference.subset.laplace import run_laplace
 from ardvark.inference.subset.laplace_fit import TwoClasses
 from ardvark.inference.subset.replace import likeness
 from ardvark.models.subset import log_subset_prior
+from ardvark.studies.validation.conditional_cases import CONDITIONAL_KERNELS
 from ardvark.studies.validation.joint import Kernel, Rng
+from ardvark.studies.validation.mixture_cases import FORGOTTEN, MIXTURE_KERNELS
 
 __all__ = ["ARRAY_KERNELS"]
 
@@ -235,140 +230,6 @@ def _look_classes(s: Chosen, t: Array) -> Array:
     )
 
 
-# The mixture: joint density -----------------------------------------------------------------------
-
-CLASSES, KERNELS, DIMENSIONS, CASES = 2, 2, 2, 8
-A_SHAPE, G, FLOOR = 2.0, 0.2, 0.1
-H = np.full(DIMENSIONS, 1.0)
-MIXTURE_SUBSETS = log_subset_prior(DIMENSIONS, 0.5)  # far from uniform: to forget it must show
-
-
-def _begin_mixture(rng: Rng) -> Any:
-    s = rung(empty_state((1,), CLASSES, KERNELS, DIMENSIONS, CASES), 0)
-    weight = np.exp(MIXTURE_SUBSETS) * np.array([1, 2, 1])
-    s.on[rng.permutation(DIMENSIONS)[: rng.choice(3, p=weight / weight.sum())]] = True
-    s.P[:] = rng.dirichlet(np.ones(CLASSES))
-    s.w[:] = rng.dirichlet(np.ones(KERNELS), size=CLASSES)
-    for j in range(DIMENSIONS):
-        s.beta[j] = fill_prior(rng, A_SHAPE, G, H[j], FLOOR**2, s.mean[j], s.tau[j])
-    return s
-
-
-def _mixture_data(s: Any, rng: Rng) -> Any:
-    """Labels, kernels of the rows, inputs; a background of its own for inputs outside."""
-    s.c[:] = rng.choice(CLASSES, CASES, p=s.P)
-    for n in range(CASES):
-        s.d[n] = rng.choice(KERNELS, p=s.w[s.c[n]])
-    z = np.empty((DIMENSIONS, CASES))
-    for j in range(DIMENSIONS):
-        mean, tau = s.mean[j, s.d], s.tau[j, s.d]
-        if not s.on[j]:
-            alone, precision = np.empty(1), np.empty(1)
-            fill_prior(rng, A_SHAPE, G, H[j], FLOOR**2, alone, precision)
-            mean, tau = np.full(CASES, alone[0]), np.full(CASES, precision[0])
-        z[j] = mean + rng.normal(size=CASES) / np.sqrt(tau)
-    return z, s.c.copy()
-
-
-def _mixture(from_data: bool, fault: str | None) -> Kernel:
-    log_prior = np.zeros(3) if fault == "prior of the subset forgotten" else MIXTURE_SUBSETS
-    rows = np.empty((KERNELS, CASES))
-
-    def move(s: Any, data: Any, rng: Rng) -> Any:
-        z, label = data
-        evidence = gaussian_evidence(z, A_SHAPE, G, H, FLOOR**2)
-        if fault == "no background":
-            evidence = evidence._replace(value=np.zeros(DIMENSIONS))
-        p = make_problem(z, label, log_prior, A_SHAPE, G, H, FLOOR, evidence)
-        gibbs_sweep(rng, p, s, rows)
-        for _ in range(DIMENSIONS):
-            jump(rng, p, s, int(rng.random() * 3), from_data, rows)
-        return s
-
-    return Kernel(_begin_mixture, _mixture_data, move, _look_mixture)
-
-
-def _look_mixture(s: Any, data: Any) -> Array:
-    z, label = data
-    on = s.on.astype(float)
-    log_row = np.zeros((KERNELS, CASES))
-    for j in np.flatnonzero(s.on):
-        log_row += 0.5 * np.log(s.tau[j])[:, None]
-        log_row -= 0.5 * s.tau[j][:, None] * (z[j] - s.mean[j][:, None]) ** 2
-    likely = logsumexp(log_row.T + np.log(s.w[label] + 1e-300), axis=1).mean()
-    return np.array([
-        *on, s.P[0], s.w[0, 0] ** 2, (on[:, None] * np.tanh(s.mean)).sum(),
-        (on[:, None] * np.tanh(s.mean) ** 2).sum(), (on[:, None] / (1 + s.tau)).sum(),
-        (on / (1 + s.beta)).sum(), np.tanh(likely / 4), np.mean(label == 0) * on[0],
-    ])  # fmt: skip
-
-
-# The mixture: conditional target ------------------------------------------------------------------
-
-FIXED_INPUTS = np.ascontiguousarray(np.random.default_rng(16).normal(size=(DIMENSIONS, CASES)))
-
-
-def _begin_conditional(rng: Rng) -> Any:
-    p, nobody = _conditional_problem(np.zeros(CASES, int)), np.zeros(DIMENSIONS, bool)
-    s = one_point(first_points(rng, p, CLASSES, KERNELS, nobody, 1), 0)
-    weight = np.exp(MIXTURE_SUBSETS) * np.array([1, 2, 1])
-    s.on[rng.permutation(DIMENSIONS)[: rng.choice(3, p=weight / weight.sum())]] = True
-    return s
-
-
-def _conditional_problem(label: Any, fault: str | None = None) -> Any:
-    log_prior = np.zeros(3) if fault == "prior of the subset forgotten" else MIXTURE_SUBSETS
-    none = gaussian_evidence(FIXED_INPUTS, A_SHAPE, G, H, FLOOR**2)._replace(
-        value=np.zeros(DIMENSIONS)
-    )
-    shape = A_SHAPE - 1 if fault == "no Jacobian of log τ" else A_SHAPE
-    return make_problem(FIXED_INPUTS, label, log_prior, shape, G, H, FLOOR, none)
-
-
-def _log_classes(s: Any) -> Array:
-    """Log P(t | x) of each row and class."""
-    joint = np.zeros((CASES, KERNELS))
-    for j in np.flatnonzero(s.on):
-        square = s.tau[j] * (FIXED_INPUTS[j][:, None] - s.mean[j]) ** 2
-        joint += 0.5 * np.log(s.tau[j]) - 0.5 * square
-    by_class = logsumexp(joint[:, None, :] + log_softmax(s.B, axis=1), axis=2)
-    return np.asarray(log_softmax(log_softmax(s.A) + by_class, axis=1))
-
-
-def _labels(s: Any, rng: Rng) -> Array:
-    return (rng.random(CASES) < np.exp(_log_classes(s)[:, 1])).astype(np.int64)
-
-
-def _conditional(fault: str | None) -> Kernel:
-    metric = Metric(
-        np.array([0.6, 0.0, 0.0]), np.full((DIMENSIONS + 1, 2), 4.0),
-        np.zeros((DIMENSIONS + 1, 2)), np.zeros(DIMENSIONS + 1),
-    )  # fmt: skip
-    work = make_work(CLASSES, KERNELS, DIMENSIONS, CASES)
-    counts = np.zeros((2, len(MOVES), DIMENSIONS + 1), np.int64)
-    chance = np.linspace(0.4, 1.0, DIMENSIONS)  # of an input to be tried
-    base = _conditional_problem(np.zeros(CASES, np.int64), fault)
-
-    def move(s: Any, label: Array, rng: Rng) -> Any:
-        conditional_sweep(
-            rng, base._replace(label=label), s, metric, chance, Effort(2, 4), counts, work
-        )
-        return s
-
-    return Kernel(_begin_conditional, _labels, move, _look_conditional)
-
-
-def _look_conditional(s: Any, label: Any) -> Array:
-    on = s.on.astype(float)
-    log_t = np.take_along_axis(_log_classes(s), label[:, None], 1)
-    return np.array([
-        *on, softmax(s.A)[0], softmax(s.B, axis=1)[0, 0] ** 2,
-        (on[:, None] * np.tanh(s.mean)).sum(), (on[:, None] / (1 + s.tau)).sum(),
-        (on / (1 + s.beta)).sum(), np.exp(log_t).mean(), label.mean() * on[0],
-    ])  # fmt: skip
-
-
-FORGOTTEN = "prior of the subset forgotten"
 ARRAY_KERNELS: dict[str, tuple[Any, tuple[str, ...], int]] = {  # builder, faults, rounds
     "Sampled: ellipse, probit": (
         partial(_sampled, 0, PROBIT), ("shape of the Gamma", "no acceptance"), 20_000
@@ -390,11 +251,6 @@ ARRAY_KERNELS: dict[str, tuple[Any, tuple[str, ...], int]] = {  # builder, fault
     "subsets: probit by utilities": (partial(_collapsed, True, FIXED), (FORGOTTEN,), 20_000),
     "subsets: logit by Laplace": (partial(_laplace_jumps, False), (FORGOTTEN,), 6000),
     "subsets: probit by Laplace": (partial(_laplace_jumps, True), (FORGOTTEN,), 6000),
-    "mixture: births from the data": (
-        partial(_mixture, True), (FORGOTTEN, "no background"), 3000
-    ),
-    "mixture: births from the prior": (partial(_mixture, False), (FORGOTTEN,), 3000),
-    "mixture: conditional target": (
-        _conditional, (FORGOTTEN, "no Jacobian of log τ"), 3000
-    ),
+    **MIXTURE_KERNELS,
+    **CONDITIONAL_KERNELS,
 }  # fmt: skip

@@ -159,7 +159,7 @@ def _kernels(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         rows.append([
             row["kernel"] if not row["fault"] else "", row["fault"] or "as it is",
             f"{row['z']:.1f}", str(row["rounds"]), _p(row["two_samples_p"]),
-            str(row["two_samples_draws"]), verdict,
+            str(row["two_samples_draws"]), f"{verdict}{_earlier(row)}",
         ])  # fmt: skip
     caption = "Each kernel as it is, and with planted faults"
     if found["not_run"]:

@@ -4,16 +4,22 @@ import numpy as np
 import pytensor
 import pytest
 import xarray as xr
+from scipy.special import logsumexp
 
 import ardvark as av
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.mixture.chains import relabelled
+from ardvark.inference.mixture.background import Evidence
+from ardvark.inference.mixture.chains import relabelled, rung
+from ardvark.inference.mixture.chains import start as first_state
+from ardvark.inference.mixture.kernels import State, gibbs_sweep
+from ardvark.inference.mixture.reading import reading_of
 from ardvark.inference.mixture.run_given import (
     _renamed,
     _usual_kernels,
     given_scale,
     given_states,
 )
+from ardvark.inference.samplers.chain_statistics import ess_mean
 from ardvark.models.card import card_of
 from ardvark.models.mixture import rbf_mixture
 
@@ -165,3 +171,55 @@ def test_evidence_of_a_subset_by_bridge_is_that_of_draws_from_the_prior():
     error = np.hypot(bridged.error, found.error.values[there].item())
     assert bridged.reliable and error < 0.2  # log 2 would be 0.69
     assert abs(bridged.log_evidence - found.log_evidence.values[there].item()) < 4 * error
+
+
+@pytest.mark.validate
+def test_nuts_on_wine_agrees_with_gibbs_updates():
+    """Three kernels, four inputs, joint density; what is compared does not know kernels by name."""
+    data = av.load("wine")
+    rows, columns = slice(0, None, 3), [0, 6, 9, 12]
+    X, t = np.asarray(data.X)[rows], np.asarray(data.t)[rows]
+    model = rbf_mixture(X, t, n_kernels=3, included=columns)
+    nuts = av.fit(model, "nuts", draws=1000, chains=2, random_seed=1, progressbar=False)
+    assert nuts.attrs["converged"], nuts.attrs["problems"]
+    read = reading_of(rbf_mixture(X, t, n_kernels=3), "Gibbs")
+    p = read.problem(Evidence(*np.zeros((2, X.shape[1]))))
+    gibbs = np.array([gibbs_chain(p, columns, seed) for seed in range(2)])
+    states = given_states(nuts.posterior.to_dataset(), given_scale(card_of(model)))
+    own = [invariants(states, i, p.z[columns], p.label) for i in range(2000)]
+    own = np.reshape(own, (2, 1000, -1))
+    for power in (1, 2):  # means, then second moments about the mean of all
+        middle = np.concatenate([gibbs, own], axis=1).mean(axis=(0, 1))
+        both = [(draws - middle) ** power for draws in (gibbs, own)]
+        error = np.hypot(*(d.std(axis=(0, 1)) / np.sqrt(ess_mean(d)) for d in both))
+        z = np.abs(both[0].mean(axis=(0, 1)) - both[1].mean(axis=(0, 1))) / error
+        assert z.max() < 4.5
+
+
+def invariants(states, i, z, label):
+    """Log densities of labels and inputs, class probabilities, sums over kernels."""
+    P, w, mean, tau = states.P[i], states.w[i], states.mean[i], states.tau[i]
+    square = (z[:, :, None] - mean[:, None]) ** 2
+    log_row = 0.5 * (np.log(tau)[:, None] - tau[:, None] * square).sum(axis=0)
+    joint = np.log(P) + logsumexp(log_row[:, None] + np.log(w), axis=2)
+    log_x = logsumexp(joint, axis=1)
+    log_t = joint[np.arange(len(label)), label] - log_x
+    return np.array([
+        log_t.sum(), log_x.sum(), P[0], P[1], mean.sum(), np.log(tau).sum(), (w**2).sum(),
+        np.log(tau[0]).max(),
+    ])  # fmt: skip
+
+
+def gibbs_chain(p, columns, seed):
+    """Gibbs updates at a subset alone: 10,000 sweeps, every tenth of them after 1000."""
+    rng = np.random.default_rng(seed)
+    s = rung(first_state(rng, p, 3, 3, 1, 1), 0)
+    s.on[:] = np.isin(np.arange(len(p.z)), columns)
+    rows, found = np.empty((3, p.z.shape[1])), []
+    for sweep in range(11_000):
+        gibbs_sweep(rng, p, s, rows)
+        if sweep >= 1000 and sweep % 10 == 0:
+            one = State(None, None, None, s.P[None], s.w[None], s.mean[None, columns],
+                        s.tau[None, columns], None)  # fmt: skip
+            found.append(invariants(one, 0, p.z[columns], p.label))
+    return found
