@@ -10,11 +10,11 @@ date, versions, seeds, counts and CPU seconds; `docs/validation/` shows these fi
 
     cases.py        the pairs of model and method, with their hyperparameters, that are calibrated
     calibration.py  simulation-based calibration of each, and the record that is shipped
-    kernels.py      each Markov kernel against the joint distribution, by the tests of joint.py;
-                    kernel_cases.py and step_cases.py have the kernels, right and with faults
-    jumps.py        every jump there and back
+    kernels.py      each Markov kernel against the joint distribution; moves/ has the two tests and
+                    the kernels, right and with faults
     references.py   reference posteriors by posteriordb's rule
     certificate.py  whether an approximation knows how far off it is
     sbc_conditional_mixture.py  calibration of the mixture under P(t | x), by its own arrays
+    tiny_mixtures.py            its subsets where they can be had without a chain
     lane.py         what lanes have in common; __main__.py runs them
 """

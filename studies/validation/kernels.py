@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ardvark.studies.experiments import Experiment, Numbers, Store
-from ardvark.studies.validation.joint import FALSE_ALARMS, geweke, two_samples
 from ardvark.studies.validation.lane import Lane, stored
+from ardvark.studies.validation.moves.joint import FALSE_ALARMS, geweke, two_samples
 
 __all__ = ["EXPERIMENTS", "LANE", "tested"]
 
@@ -31,8 +31,8 @@ NO_FAULT = ""
 
 
 def _table() -> dict[str, tuple[Any, tuple[str, ...], int]]:
-    from ardvark.studies.validation.kernel_cases import ARRAY_KERNELS
-    from ardvark.studies.validation.step_cases import GRAPH_KERNELS
+    from ardvark.studies.validation.moves.kernel_cases import ARRAY_KERNELS
+    from ardvark.studies.validation.moves.step_cases import GRAPH_KERNELS
 
     return {**ARRAY_KERNELS, **GRAPH_KERNELS}
 
@@ -53,7 +53,7 @@ def tested(number: int, kernel: str, fault: str, rounds: int, first: int, steps:
     }
 
 
-VERSION = 2  # of `kernel_cases.py`; counted up when a case changes: 2, the mixture's prior
+VERSION = 2  # of the cases; counted up when a case changes: 2, the mixture's prior
 
 
 def _experiments() -> list[Experiment]:

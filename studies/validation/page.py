@@ -40,6 +40,8 @@ def tables(results: Path = RESULTS) -> Iterator[tuple[str, dict[str, Any]]]:
         "kernels": _kernels,
         "references": _references,
         "certificate": _certificate,
+        "sbc_conditional_mixture": _conditional,
+        "tiny_mixtures": _tiny,
     }
     found = {}
     for lane, make in makers.items():
@@ -165,6 +167,52 @@ def _kernels(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     if found["not_run"]:
         caption += f"; {found['not_run']} more of them have not been run yet"
     yield "kernels", _table(found, caption, columns, rows)
+
+
+# The mixture under P(t | x) -----------------------------------------------------------------------
+
+
+def _conditional(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    rows = []
+    for name, one in found["experiments"].items():
+        worst = min(one["ranks"], key=lambda rank: one["ranks"][rank]["uniformity_p"])
+        tests = one["inclusion"]
+        rows.append([
+            CHAINS[name], str(one["replications"]),
+            f"{_p(one['ranks'][worst]['uniformity_p'])} ({worst})",
+            *(_p(tests[f"{test}_p"]) for test in ("brier", "isotonic", "mean")),
+        ])  # fmt: skip
+    columns = ["chain", "replications", "smallest p of ranks", "Brier p", "isotonic p", "mean p"]
+    yield "conditional", _table(found, "Calibration of the mixture under P(t | x)", columns, rows)
+
+
+CHAINS = {"right": "as it is", "wrong_prior": "planted: λ = 3 where the truth has 1"}
+
+
+def _tiny(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    rows, evidences = [], []
+    for name, one in found["experiments"].items():
+        if "z" in one:
+            worst = (f"{one[key]:.{digits}f}" for key, digits in TINY)
+            rows.append([name, f"{len(one['units'])} of {one['of']}", *worst])
+            continue
+        for unit in one["units"]:
+            routes = (
+                f"{unit[r]:.3f} ± {unit[f'{r}_error']:.3f}" for r in ("exact", "smc", "bridge")
+            )
+            evidences.append([name.removeprefix("evidences "), unit["subset"], *routes])
+    caption = (
+        "Subsets of tiny problems: chains beside draws from the prior, the worst of all problems"
+    )
+    columns = ["rows", "problems", "total variation", "of it expected", "largest abs. z"]
+    yield "tiny", _table(found, caption, columns, rows)
+    if evidences:
+        columns = ["rows", "subset", "draws from the prior", "SMC", "bridge"]
+        caption = "Log evidence of given subsets"
+        yield "tiny_evidences", _table(found, caption, columns, evidences)
+
+
+TINY = (("total_variation", 3), ("noise", 3), ("z", 1))
 
 
 # References ---------------------------------------------------------------------------------------

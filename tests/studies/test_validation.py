@@ -24,10 +24,10 @@ from ardvark.studies.validation import (
     kernels,
     page,
     references,
+    tiny_mixtures,
 )
 from ardvark.studies.validation.__main__ import LANES, lane_of
 from ardvark.studies.validation.cases import CASES, LEFT_OUT, replicator
-from ardvark.studies.validation.joint import Kernel, geweke, two_samples
 from ardvark.studies.validation.lane import (
     RESULTS,
     Lane,
@@ -38,6 +38,7 @@ from ardvark.studies.validation.lane import (
     write_lane,
     write_units,
 )
+from ardvark.studies.validation.moves.joint import Kernel, geweke, two_samples
 
 # --------------------------------------------------------------------------------- which pairs
 
@@ -188,6 +189,32 @@ def test_a_kernel_passes_and_its_fault_does_not(name, fault):
     build = kernels._table()[name][0]
     right, wrong = (geweke(build(f), 1500, np.random.default_rng(4)).max() for f in (None, fault))
     assert right < 4.5 < wrong
+
+
+def test_a_record_of_kernels_keeps_rows_that_were_not_run():
+    row = {"kernel": "Sampled: ellipse, probit", "fault": "", "found": False, "cpu_seconds": 1.0}
+    other = row | {"kernel": "Sampled: exact, probit"}
+    earlier = {"date": "2026-01-01", "commit": "abc", "rows": [row, other]}
+    found = kernels.joined({"rows": [row | {"cpu_seconds": 2.0}]}, earlier)
+    run = {"date": "2026-01-01", "commit": "abc"}
+    assert found["rows"] == [row | {"cpu_seconds": 2.0}, other | {"origin": run}]
+    assert found["kernels_passed"] == 2 and found["not_run"] == len(kernels.EXPERIMENTS) - 2
+
+
+def test_tiny_problems_say_which_route_differs():
+    near = {"total_variation": 0.01, "z": 2.0}
+    fault, given = near | {"z": 9.0}, {"subset": "110", "exact": -8.0, "exact_error": 0.01}
+    given |= {"smc": -8.02, "smc_error": 0.02, "bridge": -8.05, "bridge_error": 0.05}
+    right = {"13 rows": [near], "no Jacobian": [fault], "evidences 13": [given]}
+    assert tiny_problems(right) == []
+    assert "problem 1" in tiny_problems({"13 rows": [near, near | {"total_variation": 0.04}]})[0]
+    assert "no Jacobian" in tiny_problems({"no Jacobian": [near]})[0]
+    assert "smc" in tiny_problems({"evidences 13": [given | {"smc": -8.2}]})[0]
+
+
+def tiny_problems(units):
+    found = {name: {"units": one} for name, one in units.items()}
+    return tiny_mixtures.passed({"experiments": found})
 
 
 def test_every_kernel_has_a_planted_fault():

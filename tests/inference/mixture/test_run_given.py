@@ -182,18 +182,25 @@ def test_nuts_on_wine_agrees_with_gibbs_updates():
     model = rbf_mixture(X, t, n_kernels=3, included=columns)
     nuts = av.fit(model, "nuts", draws=1000, chains=2, random_seed=1, progressbar=False)
     assert nuts.attrs["converged"], nuts.attrs["problems"]
+    states = given_states(nuts.posterior.to_dataset(), given_scale(card_of(model)))
     read = reading_of(rbf_mixture(X, t, n_kernels=3), "Gibbs")
     p = read.problem(Evidence(*np.zeros((2, X.shape[1]))))
-    gibbs = np.array([gibbs_chain(p, columns, seed) for seed in range(2)])
-    states = given_states(nuts.posterior.to_dataset(), given_scale(card_of(model)))
     own = [invariants(states, i, p.z[columns], p.label) for i in range(2000)]
     own = np.reshape(own, (2, 1000, -1))
-    for power in (1, 2):  # means, then second moments about the mean of all
-        middle = np.concatenate([gibbs, own], axis=1).mean(axis=(0, 1))
-        both = [(draws - middle) ** power for draws in (gibbs, own)]
+    wrong = p._replace(shape=p.shape + 4)
+    right, fault = (difference(own, gibbs_chains(which, columns)) for which in (p, wrong))
+    assert right < 4.5 < fault
+
+
+def difference(a, b):
+    """Largest |z| of means and of second moments about the mean of all, (chain, draw, number)."""
+    middle = np.concatenate([a, b], axis=1).mean(axis=(0, 1))
+    z = []
+    for power in (1, 2):
+        both = [(draws - middle) ** power for draws in (a, b)]
         error = np.hypot(*(d.std(axis=(0, 1)) / np.sqrt(ess_mean(d)) for d in both))
-        z = np.abs(both[0].mean(axis=(0, 1)) - both[1].mean(axis=(0, 1))) / error
-        assert z.max() < 4.5
+        z.append(np.abs(both[0].mean(axis=(0, 1)) - both[1].mean(axis=(0, 1))) / error)
+    return np.max(z)
 
 
 def invariants(states, i, z, label):
@@ -210,8 +217,12 @@ def invariants(states, i, z, label):
     ])  # fmt: skip
 
 
+def gibbs_chains(p, columns):
+    return np.array([gibbs_chain(p, columns, seed) for seed in range(2)])
+
+
 def gibbs_chain(p, columns, seed):
-    """Gibbs updates at a subset alone: 10,000 sweeps, every tenth of them after 1000."""
+    """Gibbs updates at a subset alone: 10,000 sweeps after 1000, every tenth of them kept."""
     rng = np.random.default_rng(seed)
     s = rung(first_state(rng, p, 3, 3, 1, 1), 0)
     s.on[:] = np.isin(np.arange(len(p.z)), columns)

@@ -22,7 +22,7 @@ from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.sampled.theta import ThetaSweep
 from ardvark.inference.samplers.elliptical_slice import slice_sample
 from ardvark.inference.sites.arrays import Array
-from ardvark.studies.validation.joint import Kernel, Rng
+from ardvark.studies.validation.moves.joint import Kernel, Rng
 from ardvark.studies.validation.replicators import StepReplicator
 
 __all__ = ["GRAPH_KERNELS"]

@@ -33,9 +33,9 @@ from ardvark.inference.subset.laplace import run_laplace
 from ardvark.inference.subset.laplace_fit import TwoClasses
 from ardvark.inference.subset.replace import likeness
 from ardvark.models.subset import log_subset_prior
-from ardvark.studies.validation.conditional_cases import CONDITIONAL_KERNELS
-from ardvark.studies.validation.joint import Kernel, Rng
-from ardvark.studies.validation.mixture_cases import FORGOTTEN, MIXTURE_KERNELS
+from ardvark.studies.validation.moves.conditional_cases import CONDITIONAL_KERNELS
+from ardvark.studies.validation.moves.joint import Kernel, Rng
+from ardvark.studies.validation.moves.mixture_cases import FORGOTTEN, MIXTURE_KERNELS
 
 __all__ = ["ARRAY_KERNELS"]
 

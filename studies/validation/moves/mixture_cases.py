@@ -21,7 +21,7 @@ from ardvark.inference.mixture.kernels import copy_state, fill_prior, gibbs_swee
 from ardvark.inference.mixture.leaps import leap, make_library
 from ardvark.inference.sites.arrays import Array
 from ardvark.models.subset import log_subset_prior
-from ardvark.studies.validation.joint import Kernel, Rng
+from ardvark.studies.validation.moves.joint import Kernel, Rng
 
 __all__ = ["FORGOTTEN", "MIXTURE_KERNELS"]
 

@@ -42,8 +42,8 @@ from ardvark.inference.mixture.conditional.density import (
 )
 from ardvark.inference.mixture.conditional.jumps import MOVES, jump
 from ardvark.inference.sites.arrays import Array
-from ardvark.studies.validation.joint import Kernel, Rng
-from ardvark.studies.validation.mixture_cases import (
+from ardvark.studies.validation.moves.joint import Kernel, Rng
+from ardvark.studies.validation.moves.mixture_cases import (
     A_SHAPE,
     CASES,
     CLASSES,
