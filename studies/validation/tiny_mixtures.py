@@ -174,7 +174,7 @@ def planted(number: int, fault: bool, sweeps: int) -> Numbers:
 # Evidences of given subsets -----------------------------------------------------------------------
 
 GIVEN = (0b110, 0b111, 0b100, 0b001)  # codes of the subsets
-SMC = {"kernel": "random_walk", "threshold": 0.8, "correlation_threshold": 0.001}
+SMC: dict[str, Any] = {"kernel": "random_walk", "threshold": 0.8, "correlation_threshold": 0.001}
 
 
 def evidences(number: int, rows: int, seed: int = 0) -> Numbers:

@@ -190,7 +190,7 @@ def _begin_rungs(rng: Rng) -> Any:
             return s
 
 
-def _labels_of_rungs(s: Any, rng: Rng) -> Array:
+def _labels_of_rungs(s: Any, rng: Rng) -> Any:
     return (rng.random(CASES) < softmax(_tempered(s), axis=1)[:, 1]).astype(np.int64)
 
 
