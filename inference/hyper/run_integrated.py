@@ -18,7 +18,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ardvark.errors import UnsupportedPair
+from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximate import (
     Estimate,
     accuracy,
@@ -77,6 +77,12 @@ def fit_integrated(
             "hyper=Integrated() has nothing to integrate: the model has no free hyperparameter. "
             "Leave hyper out."
         )
+    for name in latent.hyper:
+        if "node" in (latent.model.named_vars_to_dims.get(name) or ()):
+            raise InputError(
+                f"model: the hyperparameter {name!r} has a dim 'node', which is how "
+                "hyper=Integrated() calls its points. Give the dim of the model another name."
+            )
     rng = np.random.default_rng(run.seed)
     run, fewer = affordable(run, latent.at(latent.initial_theta()))
     mixture = Nested(latent, settings, tick).run(hyper, rng)

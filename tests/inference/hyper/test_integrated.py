@@ -14,6 +14,7 @@ from scipy import stats
 import ardvark as av
 from ardvark.diagnostics.compare.psis import khat_and_error
 from ardvark.diagnostics.plots.hyperparameters import marginals
+from ardvark.errors import InputError
 from ardvark.inference.approximate import Estimate, accuracy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
@@ -147,6 +148,12 @@ def test_a_dim_may_be_called_like_one_of_the_tree(dim, hyper):
     assert tree["fit"].sizes == plain["fit"].sizes
     for name, values in plain["fit"].data_vars.items():
         np.testing.assert_array_equal(tree["fit"][name], values, err_msg=str(name))
+
+
+def test_a_dim_of_hyperparameters_called_node_is_refused_before_the_fit():
+    """The tree has the points of the integration along `node`."""
+    with pytest.raises(InputError, match=r"'scale' has a dim 'node'.*another name"):
+        av.fit(named("scale", "node"), av.Laplace(hyper=av.Integrated()), **QUIET)
 
 
 def test_lp_is_the_density_of_the_graph(schools):
