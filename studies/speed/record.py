@@ -15,6 +15,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -83,9 +84,25 @@ def _busy() -> float | None:
 
 
 def _own() -> float:
-    """CPU seconds of this process and of those of its children that have ended."""
+    """CPU seconds of this process and its children, of those too that are still at work."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+    return sum(u.ru_utime + u.ru_stime for u in used) + _living(os.getpid())
+
+
+def _living(parent: int) -> float:
+    """CPU seconds of all that a process has started and that runs."""
+    ticks: dict[int, list[tuple[int, int]]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            after_name = path.read_text().rpartition(")")[2].split()
+            times = sum(map(int, after_name[11:15]))  # its own, and of its children that ended
+            ticks.setdefault(int(after_name[1]), []).append((int(path.parent.name), times))
+    total, parents = 0, [parent]
+    while parents:
+        for child, times in ticks.get(parents.pop(), ()):
+            total += times
+            parents.append(child)
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def read(path: Path = PATH) -> dict[str, list[Row]]:

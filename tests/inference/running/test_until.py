@@ -59,7 +59,7 @@ def test_bad_conditions_are_named(settings):
 
 
 def test_thinned_jumps_have_a_fixed_number_of_sweeps():
-    with pytest.raises(InputError, match="thin fixes the number of sweeps"):
+    with pytest.raises(InputError, match="thin=2 fixes the number of sweeps"):
         av.ReversibleJump(until="converged", thin=2)
 
 
