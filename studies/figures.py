@@ -49,6 +49,10 @@ CAPTIONS = {
     "chu_figures2and3": (
         "Chu et al., figures 2 and 3: Madelon, ranking and cross-validated error of the first k."
     ),
+    "sykacek_figure2": (
+        "Sykacek, figure 2: probability that an input is in, means over the splits that were run, "
+        "by the order of the coherent posterior; lines: one standard error over splits."
+    ),
 }
 SIDE = {"evidence": "C0", "loo_error": "C1", "loo_probability": "C2"}
 PUBLISHED = {  # Qi04: errors and features of evidence and predictive ARD
@@ -272,6 +276,29 @@ def _madelon(results: Results, plt: Any) -> Any:
     return figure
 
 
+def _inclusion(results: Results, plt: Any) -> Any:
+    kinds = {"conditional": "P(t | x), λ = 1", "paper4": "the paper's chain, with move (4)"}
+    sets = ("ionosphere", "pima", "wine")
+    found = {(d, k): _numbers(results, "sykacek2000", f"{d}/{k}") for d in sets for k in kinds}
+    if None in found.values():
+        return None
+    figure, panels = plt.subplots(len(sets), 1, figsize=(7, 7))
+    for panel, data in zip(panels, sets, strict=True):
+        first = found[data, "conditional"] or {}
+        inputs = [name for name in first if name.startswith("in.")]
+        inputs.sort(key=lambda name: -first[name]["mean"])
+        for i, (kind, said) in enumerate(kinds.items()):
+            bars = [(found[data, kind] or {})[name] for name in inputs]
+            errors = [bar["error"] or 0.0 for bar in bars]
+            across = np.arange(len(inputs)) + 0.4 * i - 0.2
+            panel.bar(across, [b["mean"] for b in bars], 0.4, yerr=errors, label=said)
+        names = [name.removeprefix("in.") for name in inputs]
+        panel.set_xticks(range(len(inputs)), names, rotation=40, ha="right", rotation_mode="anchor")
+        panel.set(title=data, ylim=(0, 1.05), ylabel="probability")
+    panels[0].legend(frameon=False)
+    return figure
+
+
 DRAWN: dict[str, Callable[[Results, Any], Any]] = {
     "qi_figure1": _overfitting,
     "qi_figure2": _criteria,
@@ -280,4 +307,5 @@ DRAWN: dict[str, Callable[[Results, Any], Any]] = {
     "mirzaei_figures6to8": _classes,
     "tipping_ripley": _ripley,
     "chu_figures2and3": _madelon,
+    "sykacek_figure2": _inclusion,
 }

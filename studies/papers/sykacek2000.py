@@ -3,6 +3,7 @@
     ardvark replicate sykacek2000 --only wine        # units that are not in the store yet
     ardvark replicate sykacek2000 --list             # how much is there
     python -m ardvark.studies.papers.sykacek2000 --rivals --store FOLDER     # n_a, n_b, binomial test
+    python -m ardvark.studies.papers.sykacek2000 --tables --store FOLDER     # both, as the site shows them
     python -m ardvark.studies.papers.sykacek2000 --targets | --speed [sets]
 
 | experiment         | what                                                                          |
@@ -30,6 +31,7 @@ import math
 import time
 import warnings
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +41,8 @@ import numpy as np
 from scipy.stats import binomtest
 
 import ardvark as av
+from ardvark.commands.studies import store_folder
+from ardvark.diagnostics.storage.atomic import write_text
 from ardvark.inference.mixture.background import Evidence, mixture_evidence
 from ardvark.inference.mixture.chains import run_chains
 from ardvark.inference.mixture.reading import read_mixture
@@ -53,6 +57,16 @@ __all__ = ["EXPERIMENTS", "SETS", "Published", "main", "mlp", "paper", "rbf", "r
 
 DRAWS = 500  # kept of each chain for predictions
 LADDER = 2  # version of units whose chains had not mixed before rungs had a λ of their own
+FOLDER = Path(__file__).parents[1] / "results"
+RESULTS, TABLES = FOLDER / "sykacek2000.json", FOLDER / "tables" / "sykacek2000.json"
+KINDS = {  # of experiments → what the table calls them
+    "conditional": "P(t \\| x), λ = 1",
+    "conditional6000": "P(t \\| x), λ = 1, 6000 sweeps",
+    "conditional5": "P(t \\| x), λ = 5",
+    "paper": "the paper's chain, λ = 10",
+    "paper4": "the same with move (4)",
+    "mlp": "MLP",
+}
 MOVED = (0.01, 0.99)  # inclusions beyond have too few changes for an R-hat
 
 
@@ -245,6 +259,61 @@ def rivals(store: Store) -> list[dict[str, Any]]:
     return found
 
 
+def table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Rows of table 1: what is published, and means over the splits of all that has been run."""
+    rows = []
+    for data, p in SETS.items():
+        sizes = f"{p.average}, {p.maximum}"
+        rows.append([data, "published", f"{p.accuracy}", sizes, f"about {p.distinct}", "", "", ""])
+        for kind, said in KINDS.items():
+            if one := found.get(f"{data}/{kind}"):
+                rows.append([data, said, *_cells(one["numbers"]), str(one["units"])])
+        rows.append([data, "MLP, published", f"{p.mlp}", "", "", "", "", ""])
+    return rows
+
+
+def _cells(numbers: Mapping[str, Any]) -> list[str]:
+    """Figures with one standard error, of the test rows where there is one split."""
+
+    def cell(name: str, digits: int) -> str:
+        mean, error = numbers[name]["mean"], numbers[name]["error"]
+        if error is None and name == "accuracy":
+            error = numbers["accuracy_se"]["mean"]
+        return f"{mean:.{digits}f}" + ("" if error is None else f"({error:.{digits}f})")
+
+    seconds = "seconds_a_chain" if "seconds_a_chain" in numbers else "seconds"
+    chains = [f"{numbers[n]['mean']:.3f}" for n in ("rhat_size", "rhat_inclusion") if n in numbers]
+    if "rhat" in numbers:
+        chains = [f"{numbers['rhat']['mean']:.2f} of scales"]
+    has = "average" in numbers
+    return [
+        cell("accuracy", 1),
+        f"{cell('average', 2)}, {numbers['maximum']['mean']:.0f}" if has else "",
+        cell("distinct", 0) if has else "",
+        ", ".join(chains),
+        f"{numbers[seconds]['mean']:.1f}",
+    ]
+
+
+def write_tables(store: Store) -> None:
+    """Table 1 from the record of results; n_a, n_b and p of splits that a store has of both."""
+    kept = json.loads(TABLES.read_text(encoding="utf-8"))
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["experiments"]
+    kept["tables"]["table_1"]["rows"] = table(found)
+    if lines := rivals(store):
+        kept["tables"]["rivals"] = {
+            "command": "python -m ardvark.studies.papers.sykacek2000 --tables --store FOLDER",
+            "caption": "Test rows that only ours (n_a) and only the MLP (n_b) has wrong",
+            "columns": ["data", "split", "n_a", "n_b", "p", "published n_a, n_b"],
+            "rows": [
+                [o["data"], *(str(o[k]) for k in ("split", "n_a", "n_b")), f"{o['p']:.2g}",
+                 f"{SETS[o['data']].n_a}, {SETS[o['data']].n_b}"]
+                for o in lines
+            ],
+        }  # fmt: skip
+    write_text(TABLES, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
 def _split(published: Published, seed: int) -> tuple[Any, Any, Any, Any]:
     data = av.load(published.data)
     if len(data.splits) == 1 and len(data.splits[0].train) == published.train:
@@ -328,12 +397,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run what the command line asks for."""
     parser = ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("names", nargs="*", choices=[*SETS, []], metavar="set")
-    for flag in ("--speed", "--targets", "--rivals"):
+    for flag in ("--speed", "--targets", "--rivals", "--tables"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--store", type=Path)
     asked = parser.parse_args(arguments)
     if asked.targets:
         print(targets())  # noqa: T201
+    if asked.tables:
+        write_tables(Store(store_folder(asked.store)))
     if asked.rivals:
         lines = [json.dumps(line) for line in rivals(Store(asked.store))]
         print("\n".join(lines) or f"no split in {asked.store} has been run by both")  # noqa: T201

@@ -1,5 +1,7 @@
 """The study of Sykacek (2000): its units on few sweeps, its rivals, the binomial test."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -54,3 +56,13 @@ def test_rivals_are_counted_on_the_same_rows(tmp_path):
     [line] = sykacek2000.rivals(store)
     assert (line["n_a"], line["n_b"]) == (11, 4)
     assert line["p"] == pytest.approx(0.1185, abs=1e-4)  # as for the paper's 11 and 4
+
+
+def test_the_table_of_the_site_is_that_of_the_record():
+    found = json.loads(sykacek2000.RESULTS.read_text(encoding="utf-8"))["experiments"]
+    text = sykacek2000.TABLES.read_text(encoding="utf-8")
+    shown = json.loads(text)["tables"]["table_1"]
+    assert shown["rows"] == sykacek2000.table(found)
+    assert {len(row) for row in shown["rows"]} == {len(shown["columns"])}
+    found["wine/paper"]["numbers"]["accuracy"]["mean"] += 1.0
+    assert shown["rows"] != sykacek2000.table(found)
