@@ -42,7 +42,7 @@ class Columns:
     def some(self, indices: Index) -> Array:
         """Some columns, in ascending order: taken from a chunk that is kept, if one has them all.
 
-        A kernel costs more than its columns cost to gather.
+        A kernel costs more than to gather its columns. Read only: they may be the chunk itself.
         """
         begin = int(indices[0]) // self.chunk * self.chunk if indices.size else -1
         block = self._kept.get(begin)

@@ -63,9 +63,8 @@ NODES_COST = 1e4  # of the moments of one site, in the same unit
 MOST_PRECISION = 1e30  # only steps that contradict each other ask for more
 KNOWN = 1e-9  # a site that changes a small variance by less leaves eta as good as known
 SMALL = 1e-6  # variance above which matched moments do not cancel even then
-FINE, NEGATIVE, IMPROPER = range(
-    3
-)  # a site can be updated; its cavity is none; its moments are none
+# A site can be updated; its cavity is no distribution; its moments are not finite.
+FINE, NEGATIVE, IMPROPER = 0, 1, 2
 # No flag that would let the compiler forget NaN or infinity.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 

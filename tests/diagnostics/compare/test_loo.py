@@ -4,10 +4,11 @@ import matplotlib as mpl
 import numpy as np
 import pytensor
 import pytest
+import xarray as xr
 from scipy.stats import norm
 
 import ardvark as av
-from ardvark.diagnostics.compare.loo import loo_by_row, loo_table, refit_rows, summary_of
+from ardvark.diagnostics.compare.loo import _again, loo_by_row, loo_table, refit_rows, summary_of
 from ardvark.diagnostics.compare.psis import LooRows
 from ardvark.errors import InputError, UnsupportedPair
 
@@ -121,3 +122,17 @@ def test_bad_requests_are_named(probit):
     mixture = av.models.subset_regression(X, T)
     with pytest.raises(UnsupportedPair, match="cannot be taken out"):
         refit_rows(mixture, trees["ep"])
+
+
+@pytest.mark.parametrize("method", ["nuts", "laplace"])
+def test_a_refit_holds_the_hyperparameters_that_the_tree_was_made_at(method):
+    """Those of a tree of NUTS(hyper=Fixed(...)) were freed: another posterior without each row."""
+    draws = xr.Dataset({"w": (("chain", "draw"), np.zeros((1, 2)))})
+    groups = {"posterior": draws, "theta": xr.Dataset({"alpha": 2.0})}
+    tree = xr.DataTree.from_dict(groups)
+    tree.attrs = {"method": method, "hyper": "fixed"}
+    again = _again(tree)
+    assert float(again.hyper.values["theta"].alpha) == 2.0
+    assert "posterior" not in again.hyper.values.children  # draws do not travel to each refit
+    tree.attrs["hyper"] = "posterior"
+    assert not isinstance(_again(tree).hyper, av.Fixed)
