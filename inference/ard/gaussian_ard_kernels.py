@@ -28,8 +28,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = [

@@ -7,8 +7,8 @@ alpha*   = r² / (u² - r) if u² > r, else inf                Qi04 (15), (16)
 import math
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Mask
 
 __all__ = ["best_precisions"]

@@ -28,13 +28,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import expit, log_expit
 
 from ardvark.inference.ard.gaussian_ard import Columns
 from ardvark.inference.ard.kernels import best_precisions
 from ardvark.inference.ard.sequential_ard import BOUNDS
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.arrays import Array, Index
 

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from scipy.linalg import solve_triangular
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Bridged", "bridge_evidence", "meet", "relative_error"]

@@ -10,12 +10,12 @@ from math import inf, log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.ard.kernels import best_precisions
 from ardvark.inference.ep.parallel import Rows
 from ardvark.inference.ep.sequential import LONG, cost_of_sweep, run_weights
 from ardvark.inference.known_sites.known import KnownSites
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["Steps", "Weights", "run_of_steps"]

@@ -22,7 +22,6 @@ from math import isfinite, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.known_sites.kernels import (
     BASE_MEAN,
@@ -39,6 +38,7 @@ from ardvark.inference.known_sites.kernels import (
 )
 from ardvark.inference.known_sites.known import KnownSites
 from ardvark.inference.known_sites.moments import tilted_site
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, aside, unwatched
 from ardvark.inference.sites.arrays import Array
 

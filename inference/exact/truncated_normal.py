@@ -32,9 +32,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numba import njit
 from scipy.special import logsumexp
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, aside, unwatched
 from ardvark.inference.sites.arrays import Array, Index
 

@@ -63,19 +63,23 @@ class Targets:
 
     def shape(self, variable: Any) -> tuple[int, ...]:
         """Shape at the data that are there now."""
-        known = variable.type.shape
-        if None not in known:
-            return tuple(known)
-        if variable not in self._shapes:
-            self._shapes[variable] = self._evaluated(variable)
-        return self._shapes[variable]
+        return self.shapes([variable])[variable]
 
-    def _evaluated(self, variable: Any) -> tuple[int, ...]:
+    def shapes(self, variables: Iterable[Any]) -> dict[Any, tuple[int, ...]]:
+        """Shapes of several; those that no type tells are computed together."""
+        asked = dict.fromkeys(variables)
+        open_ = [v for v in asked if None in v.type.shape and v not in self._shapes]
+        if open_:
+            self._shapes.update(zip(open_, self._evaluated(open_), strict=True))
+        return {v: self._shapes.get(v, tuple(v.type.shape)) for v in asked}
+
+    def _evaluated(self, variables: list[Any]) -> list[tuple[int, ...]]:
         inputs = {rv: rv.type(name=rv.name) for rv in self.model.free_RVs}
         values = {**inputs, **{rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}}
-        [value] = replace_rvs_by_values([variable], rvs_to_values=values, rvs_to_transforms={})
-        shape = compile_graph(list(inputs.values()), value.shape)
-        return tuple(map(int, shape(*(np.asarray(self.start[rv.name], rv.dtype) for rv in inputs))))
+        nodes = replace_rvs_by_values(variables, rvs_to_values=values, rvs_to_transforms={})
+        shape = compile_graph(list(inputs.values()), [node.shape for node in nodes])
+        found = shape(*(np.asarray(self.start[rv.name], rv.dtype) for rv in inputs))
+        return [tuple(map(int, one)) for one in found]
 
 
 class Look:
@@ -182,7 +186,7 @@ class Look:
             return None
         entries = self._entries(rv)
         wanted = self.targets.shape(self.targets.model.rvs_to_values[rv])
-        shapes = {node: self.targets.shape(node) for node in self._common(entries)}
+        shapes = self.targets.shapes(self._common(entries))
         rows = wanted if kind(rv) == "CategoricalRV" else wanted[:-1]
         if len(rows) != 1:
             return None
@@ -286,7 +290,7 @@ class Look:
 
     def _of_shape(self, chain: list[Any], wanted: tuple[int, ...]) -> Any:
         """The node to cut at: one number for each element of the data, by name if it has one."""
-        shapes = {node: self.targets.shape(node) for node in chain}
+        shapes = self.targets.shapes(chain)
         full = [node for node in chain if shapes[node] == wanted]
         if full:
             same = self._elementwise(full)

@@ -35,7 +35,8 @@ Laplace density, else that of a quantile regression.
 from math import erfc, exp, lgamma, log, log1p, pi, sqrt
 
 import numpy as np
-from numba import njit
+
+from ardvark.inference.running.machine_code import njit
 
 __all__ = [
     "BASE_MEAN",

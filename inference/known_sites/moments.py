@@ -24,7 +24,6 @@ around the narrower of those that count. RW06 is Rasmussen & Williams.
 from math import asinh, exp, isfinite, lgamma, log, log1p, sqrt
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.known_sites.kernels import (
     BASE_MEAN,
@@ -50,6 +49,7 @@ from ardvark.inference.known_sites.kernels import (
     site_derivatives,
     truncation,
 )
+from ardvark.inference.running.machine_code import njit
 
 __all__ = ["tilted_by_row", "tilted_site"]
 

@@ -8,10 +8,10 @@ floating-point numbers; `unpacked` cuts the blocks into the parts again, in mach
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ardvark.inference.known_sites.kernels import BASE_PRECISION, CONSTANT, LOGISTIC, PROBIT
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Groups", "JointDensity", "Normals", "Packed", "Rows", "Singles", "Sparse", "pack"]

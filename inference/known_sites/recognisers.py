@@ -41,7 +41,17 @@ from ardvark.inference.known_sites.kernels import (
 from ardvark.inference.known_sites.known import KnownSites
 from ardvark.inference.sites.arrays import Array
 
-__all__ = ["BY_GRID", "BY_PLACE", "FLAT", "GRID", "Family", "Values", "own_places", "parabolas"]
+__all__ = [
+    "BEND",
+    "BY_GRID",
+    "BY_PLACE",
+    "FLAT",
+    "GRID",
+    "Family",
+    "Values",
+    "own_places",
+    "parabolas",
+]
 
 Flags = NDArray[np.bool_]
 GRID = 0.6 * np.arange(-6.5, 7.0)  # even, and off zero, where a user's site may be special

@@ -24,7 +24,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import gammaincc, gammaln, logsumexp
 
 from ardvark.inference.bridge.bridge import meet
@@ -40,6 +39,7 @@ from ardvark.inference.mixture.kernels import (
     rate_proposal,
     statistics,
 )
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array
 

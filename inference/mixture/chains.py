@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.optimize import linear_sum_assignment
 
 from ardvark.errors import InputError
@@ -44,6 +43,7 @@ from ardvark.inference.mixture.ladder import Store, Sweeps, run_ladder, settle
 from ardvark.inference.mixture.leaps import Library, make_library
 from ardvark.inference.mixture.scouts import search
 from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index, Mask
 

@@ -15,12 +15,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import gammaln, logsumexp
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.mixture.background import Evidence
 from ardvark.inference.mixture.kernels import LOG_2_PI, Problem
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index, Mask
 
 __all__ = ["Enumeration", "enumerate_mixture"]

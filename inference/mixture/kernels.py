@@ -36,7 +36,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from ardvark.inference.running.machine_code import njit
 
 __all__ = ["Problem", "State", "data_ratio", "log_weight", "prior_ratio"]
 

@@ -13,7 +13,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.mixture.kernels import (
     LOG_2_PI,
@@ -27,6 +26,7 @@ from ardvark.inference.mixture.kernels import (
     statistics,
 )
 from ardvark.inference.mixture.leaps import Library, leap
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP
 
 __all__ = ["Store", "Sweeps", "exchange_states", "run_ladder", "settle"]

@@ -28,7 +28,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.mixture.background import log_permanent
 from ardvark.inference.mixture.kernels import (
@@ -43,6 +42,7 @@ from ardvark.inference.mixture.kernels import (
     propose,
     rows_of,
 )
+from ardvark.inference.running.machine_code import njit
 
 __all__ = ["Library", "leap", "leap_ratio", "make_library", "weigh"]
 

@@ -13,7 +13,6 @@ count, and what they find is only proposed.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.mixture.kernels import (
     Problem,
@@ -25,6 +24,7 @@ from ardvark.inference.mixture.kernels import (
     propose,
 )
 from ardvark.inference.mixture.leaps import add_up, draw_subset, log_counts, log_sum, weigh
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP
 
 __all__ = ["search"]

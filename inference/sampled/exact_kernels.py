@@ -34,9 +34,9 @@ of its proposals is found from alpha alone, by a cold start at each sweep, to ro
 from math import exp, log, log1p, pi
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.exact.truncated_normal import draw_above, standard_excess
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP
 from ardvark.inference.sampled.kernels import (
     FAST,

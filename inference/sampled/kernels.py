@@ -22,7 +22,6 @@ from math import cos, erfc, exp, isfinite, log, log1p, pi, sin, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.ep.sequential import (
     fresh_functions,
@@ -32,6 +31,7 @@ from ardvark.inference.ep.sequential import (
     sweep_weights,
 )
 from ardvark.inference.known_sites import kernels
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites

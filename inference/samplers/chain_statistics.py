@@ -21,10 +21,10 @@ from collections.abc import Callable
 from math import log10, sqrt
 
 import numpy as np
-from numba import njit
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = [

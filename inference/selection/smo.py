@@ -17,8 +17,8 @@ In Chu06 (1) the penalty is |f|²/C and here it is ½|f|², so its C is twice th
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, aside
 from ardvark.inference.sites.arrays import Array
 

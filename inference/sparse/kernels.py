@@ -14,8 +14,8 @@ diagonal; its first s columns are sparse, what they leave of the last n - s is d
 """
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = [

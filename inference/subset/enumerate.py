@@ -11,8 +11,8 @@ from math import log, pi
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.subset.collapsed import Subsets
 from ardvark.inference.subset.factor import push, remove, solve_weights, start, workspace

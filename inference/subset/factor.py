@@ -20,8 +20,8 @@ from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index
 
 __all__ = [

@@ -23,8 +23,8 @@ from math import exp, isfinite, log, log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.subset.factor import (

@@ -25,9 +25,9 @@ from math import exp, isfinite, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP, Watch
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.subset.collapsed import Subsets, finite_chain, run_chains

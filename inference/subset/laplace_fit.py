@@ -10,9 +10,9 @@ from math import exp, lgamma, log, log1p, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.known_sites.kernels import log_cdf, truncation
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array
 
 __all__ = [

@@ -19,8 +19,8 @@ from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.subset.laplace_fit import (
     FIXED,

@@ -19,10 +19,10 @@ from math import exp, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.ep.correction import evidence_correction
 from ardvark.inference.ep.ep import EP
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites

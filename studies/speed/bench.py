@@ -13,9 +13,10 @@ is worth nothing.
     make bench BENCH=--resume      only the tasks that the record does not have at this commit
 
 `--write FILE` keeps the record (machine, versions, commit, load) after each task, so that a run
-that is cut loses one task; `page.py` makes a page of it. Peers are scripts in `peers/`, each run by
-the Python of its own environment, which uv makes on demand; a peer that cannot be had says why in
-its line.
+that is cut loses one task; `page.py` makes a page of it. Ardvark, and the peers that can live
+beside it, run in an environment with what `pip install ardvark` installs and none of its extras;
+other peers are scripts in `peers/` with environments of their own. uv makes them on demand; a peer
+that cannot be had says why in its line.
 """
 
 import argparse
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 PEERS = Path(__file__).with_name("peers")
+ROOT = Path(__file__).parents[2]
 PARTS = ("models", "inference", "diagnostics", "studies")  # sub-packages of ours
 CALLS = 3  # timed calls in a process, at least
 LONG = 30.0  # CPU seconds: such a case is run once; on a busy machine a compile takes 10
@@ -69,13 +71,16 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A peer's own Python and packages, for those that cannot live beside Ardvark's."""
+    """A Python and packages: of a peer that cannot live beside Ardvark's, or Ardvark's own."""
 
     python: str
     packages: tuple[str, ...]
+    before: tuple[str, ...] = ()  # arguments of a run of this Python that makes it ready
 
 
 ENVIRONMENTS = {
+    # No extras: where Dask or bambi's `sparse` are installed, xarray loads them in a first fit.
+    US: Environment("3.13", ("--editable", str(ROOT)), ("-m", "ardvark.warmup")),
     "gpy": Environment("3.11", ("GPy==1.15.0",)),  # no wheels for later Pythons
     "fastrvm": Environment("3.13", ("fastrvm==0.1.5",)),  # the binding is private: exact version
     "sklearn_rvm": Environment("3.13", ("sklearn-rvm==0.1.1",)),
@@ -119,14 +124,15 @@ class Bench:
     def command(self, index: int) -> list[str]:
         """The command line of a case; Unavailable if it cannot be run here."""
         case = CASES[index]
+        if not PEERS.joinpath("run_ardvark.py").exists():
+            raise Unavailable("the bench needs a checkout, with its peers and what they run in")
+        python = self.python(case.script if case.script in ENVIRONMENTS else US)
         if case.run is not None:
-            if importlib.util.find_spec(case.needs) is None:
+            look = f"import importlib.util as u, sys; sys.exit(not u.find_spec({case.needs!r}))"
+            if subprocess.run([python, "-c", look], check=False).returncode:
                 raise Unavailable(f"{case.needs} is not installed beside Ardvark")
-            return [sys.executable, "-m", "ardvark.studies.speed.bench", "--case", str(index)]
+            return [python, "-m", "ardvark.studies.speed.bench", "--case", str(index)]
         script = PEERS / f"run_{case.script}.py"
-        if not script.exists():
-            raise Unavailable(f"{script.name} is part of a checkout, not of the package")
-        python = self.python(case.script) if case.script in ENVIRONMENTS else sys.executable
         return [python, str(script), case.method, str(self.task_file(case.workload)), str(CALLS)]
 
     def python(self, name: str) -> str:
@@ -139,10 +145,13 @@ class Bench:
                 raise Unavailable("uv was not found to install it: run `make bench`, or give --uv")
             make = [self.uv, "venv", "--quiet", "--clear", "--python", environment.python]
             install = [self.uv, "pip", "install", "--quiet", "--python", str(python)]
-            for command in ([*make, str(home)], [*install, *environment.packages]):
+            steps = {"venv": [*make, str(home)], "pip install": [*install, *environment.packages]}
+            if environment.before:
+                steps["warm-up"] = [str(python), *environment.before]
+            for what, command in steps.items():
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:
-                    raise Unavailable(f"{command[1]} failed: {short(done.stderr)}")
+                    raise Unavailable(f"{what} failed: {short(done.stderr)}")
             stamp.write_text(wanted)
         return str(python)
 

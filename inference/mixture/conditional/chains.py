@@ -36,7 +36,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.errors import InputError
 from ardvark.inference.mixture.conditional.density import (
@@ -56,6 +55,7 @@ from ardvark.inference.mixture.conditional.density import (
 from ardvark.inference.mixture.conditional.jumps import MOVES, TRIES, jump
 from ardvark.inference.mixture.kernels import Problem, fill_priors, pick
 from ardvark.inference.reversible_jump import Plan
+from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import DONE, STOP, Watch, go_on, in_threads
 from ardvark.inference.sites.arrays import Array, Index, Mask
 

@@ -26,10 +26,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.mixture.conditional.exponential import exponentials
 from ardvark.inference.mixture.kernels import Problem, add_input, draw_rate
+from ardvark.inference.running.machine_code import njit
 
 __all__ = ["Metric", "Point", "Work", "density", "draw_rates", "hmc", "log_weights", "make_work"]
 

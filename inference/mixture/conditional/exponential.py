@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from ardvark.inference.running.machine_code import njit
 
 __all__ = ["LOWEST", "exponentials"]
 

@@ -34,7 +34,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ardvark.inference.mixture.conditional.density import Point, Work, fill_rows, log_labels
 from ardvark.inference.mixture.conditional.exponential import exponentials
@@ -51,6 +50,7 @@ from ardvark.inference.mixture.kernels import (
     positive,
     rate_proposal,
 )
+from ardvark.inference.running.machine_code import njit
 
 __all__ = [
     "MOVES",
