@@ -8,7 +8,7 @@
 from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 
-import lazy_loader as _lazy
+from ardvark.loading import attach_stub as _attach_stub
 
 __version__ = "0.2.0"
 
@@ -18,7 +18,7 @@ if _find_spec("ardvark.models") is None:
         "start Python in another folder, or install with `pip install --editable .`"
     )
 
-_load, _, __all__ = _lazy.attach_stub(__name__, __file__)
+_load, _, __all__ = _attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,6 @@ The main functions are at the root (`av.compare`, `av.relevance`, `av.report`, .
 lists the others, each loaded when it is first used. Open `compare/agreement.py` first.
 """
 
-import lazy_loader as _lazy
+from ardvark.loading import attach_stub as _attach_stub
 
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = _attach_stub(__name__, __file__)

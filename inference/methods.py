@@ -28,6 +28,7 @@ from importlib import import_module
 from typing import Any
 
 from ardvark.errors import UnsupportedPair
+from ardvark.loading import loading
 from ardvark.models.card import card_of
 
 __all__ = ["METHODS", "MethodEntry", "family_of", "fit_route", "prediction_route"]
@@ -166,5 +167,6 @@ def prediction_route(model: Any) -> Callable[..., Any] | None:
 
 def _load(place: str) -> Callable[..., Any]:
     module, function = place.split(":")
-    loaded: Callable[..., Any] = getattr(import_module(_ROOT + module), function)
+    with loading():
+        loaded: Callable[..., Any] = getattr(import_module(_ROOT + module), function)
     return loaded

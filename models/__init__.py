@@ -4,9 +4,9 @@
 which methods fit them: open it first, then `ard.py`.
 """
 
-import lazy_loader as _lazy
+from ardvark.loading import attach_stub as _attach_stub
 
-_load, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = _attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:

@@ -34,6 +34,7 @@ from ardvark.inference.sites.likelihoods import (
 )
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.softmax import SoftmaxSites
+from ardvark.inference.sites.trigonometric import TrigonometricSites
 
 __all__ = ["LatentGaussian"]
 
@@ -299,7 +300,7 @@ class LatentGaussian(Compiled):
         if len(self.reading.rows) == 1:
             if rows <= _FEW and not depends(self.reading.cut, self.reading.theta):
                 quickly = recognise(lambda eta: self._log_sites_as_written(eta, *values), rows)
-                if isinstance(quickly, ProbitSites | LogitSites):
+                if isinstance(quickly, ProbitSites | LogitSites | TrigonometricSites):
                     return quickly
             return recognise(log, rows, hint=self._hint) or unknown
         sites = recognise(

