@@ -107,8 +107,8 @@ def _two_cores(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     lines = [
-        "## Two processes\n",
-        "Wall seconds of loops of many fits on one process and on two, both warm",
+        "## Two processors\n",
+        "Wall seconds of loops of many fits on one processor and on two, warm",
         "(`studies/speed/two_cores.py`); 1.8 times is meant.\n",
         "| loop | fits | one | two | times |",
         "| --- | --- | --- | --- | --- |",
