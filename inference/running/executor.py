@@ -13,16 +13,19 @@ its sums depend on how many it has. One task runs at a time in each process: PyT
 global. A task whose worker was lost is run again. Warnings of a task are given by this process.
 
 The work is sent as bytes, and a worker keeps what it made of them: a graph is compiled once for all
-tasks of a worker. These bytes go between processes of one run; nothing is read from a file.
+tasks of a worker. Processes of this machine hand over large arrays in memory that both see: a pipe
+would keep a processor busy. All this goes between processes of one run, and nothing is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import mmap
 import os
 import platform
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -51,6 +54,9 @@ RETRIES = 3  # times that lost workers are replaced
 IDLE = 60  # seconds after which a process without work ends
 WORKS = 4  # that a worker keeps
 ANSWER = 10  # seconds in which a scheduler must answer
+LARGE = 2**20  # bytes of arrays that are worth a file in memory
+IN_MEMORY = Path("/dev/shm")  # where there is such a folder
+LINE = 64  # bytes: where arrays begin
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")}
 
 
@@ -171,6 +177,7 @@ def _pool(where: Any, stack: ExitStack) -> Any:
     if isinstance(where, int | np.integer):
         from joblib.externals.loky import get_reusable_executor
 
+        _clear_memory()
         return get_reusable_executor(
             max_workers=int(where), timeout=IDLE, env=ONE_THREAD,
             initializer=end_with_parent, initargs=(os.getpid(),),
@@ -205,7 +212,7 @@ def _completed(
     To processes of this machine short tasks go several at a time: to hand one over costs a
     millisecond, and more if the work is large.
     """
-    pending: dict[Future[list[_Answer]], list[int]] = {}
+    pending: dict[Future[list[_Answer] | _Parcel], list[int]] = {}
     most, left = (AHEAD * processes if processes else IN_FLIGHT), len(tasks)
     queue, each = iter(tasks), math.inf  # seconds of a task, on average over the last piece
     try:
@@ -217,18 +224,19 @@ def _completed(
                     size = max(1, min(worth, left // (AHEAD * processes)))
                 numbers, piece = zip(*islice(queue, size), strict=True)
                 left -= len(piece)
-                pending[pool.submit(_call, sent, piece)] = list(numbers)
+                pending[pool.submit(_call, sent, piece, bool(processes))] = list(numbers)
             if not pending:
                 return
             finished, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(finished, key=pending.__getitem__):
-                answers = future.result()
+                answers = _unpacked(future.result())
                 each = sum(answer.seconds for answer in answers) / len(answers)
                 yield from zip(pending[future], answers, strict=True)
                 del pending[future]
     finally:
         for future in pending:
-            future.cancel()
+            if not future.cancel():
+                future.add_done_callback(_drop)
 
 
 # There ------------------------------------------------------------------------------------------
@@ -245,8 +253,16 @@ _WORKS: dict[str, Callable[..., Any]] = {}  # by name, the last few
 _DIRECTORY: list[int] = []  # handle of the lock of this process's own compile directory
 
 
-def _call(sent: _Sent, tasks: Sequence[Any]) -> list[_Answer]:
-    """Run some tasks in a worker."""
+class _Parcel(NamedTuple):
+    """Answers as bytes, but for their arrays, which are in a file: where each begins and ends."""
+
+    content: bytes
+    file: str
+    arrays: list[tuple[int, int]]
+
+
+def _call(sent: _Sent, tasks: Sequence[Any], near: bool = False) -> list[_Answer] | _Parcel:
+    """Run some tasks in a worker; one that is `near` is of the sender's machine."""
     with _ONE_AT_A_TIME:
         if os.getpid() != sent.sender and "pytensor" not in sys.modules and not _DIRECTORY:
             _take_directory()
@@ -256,7 +272,64 @@ def _call(sent: _Sent, tasks: Sequence[Any]) -> list[_Answer]:
             if len(_WORKS) == WORKS:
                 del _WORKS[next(iter(_WORKS))]
             _WORKS[sent.name] = cloudpickle.loads(sent.content)
-        return [_answer(_WORKS[sent.name], task) for task in tasks]
+        answers = [_answer(_WORKS[sent.name], task) for task in tasks]
+        return _parcelled(answers, sent.sender) if near and IN_MEMORY.is_dir() else answers
+
+
+def _parcelled(answers: list[_Answer], sender: int) -> list[_Answer] | _Parcel:
+    """Put large arrays into a file in memory; where that is full they stay in the answers."""
+    import cloudpickle
+
+    buffers: list[Any] = []
+    content = cloudpickle.dumps(answers, protocol=5, buffer_callback=buffers.append)
+    parts = [buffer.raw() for buffer in buffers]
+    if sum(part.nbytes for part in parts) < LARGE:
+        return answers
+    arrays = list[tuple[int, int]]()
+    with tempfile.NamedTemporaryFile(
+        prefix=f"ardvark-{sender}-", dir=IN_MEMORY, delete=False
+    ) as file:
+        try:
+            for part in parts:
+                file.seek(-(-file.tell() // LINE) * LINE)
+                arrays.append((file.tell(), file.tell() + part.nbytes))
+                file.write(part)
+            file.flush()
+        except OSError:
+            os.unlink(file.name)
+            return answers
+    return _Parcel(content, file.name, arrays)
+
+
+def _unpacked(found: list[_Answer] | _Parcel) -> list[_Answer]:
+    """Answers whose arrays stay where they are; their memory is freed with the last of them."""
+    if not isinstance(found, _Parcel):
+        return found
+    import cloudpickle
+
+    with open(found.file, "rb") as file:
+        os.unlink(found.file)
+        here = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    answers: list[_Answer] = cloudpickle.loads(
+        found.content, buffers=[here[begin:end] for begin, end in found.arrays]
+    )
+    return answers
+
+
+def _drop(future: Future[Any]) -> None:
+    """Nobody asks for this answer any more."""
+    found = None if future.cancelled() or future.exception() else future.result()
+    if isinstance(found, _Parcel):
+        os.unlink(found.file)
+
+
+def _clear_memory() -> None:
+    """Remove what a process that was killed has not fetched."""
+    for file in IN_MEMORY.glob("ardvark-*-*"):
+        owner = int(file.name.split("-")[1])
+        if not Path(f"/proc/{owner}").exists():
+            with suppress(OSError):
+                file.unlink()
 
 
 def _answer(work: Callable[..., Any], task: Any) -> _Answer:

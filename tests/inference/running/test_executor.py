@@ -71,6 +71,66 @@ def test_results_in_the_order_of_the_tasks_with_seeds_of_their_own(executor):
     assert len({content for _, content in here}) == 6
 
 
+def left_in_memory():
+    return list(executor_module.IN_MEMORY.glob(f"ardvark-{os.getpid()}-*"))
+
+
+def large(i):
+    """Arrays that are worth a file: of odd sizes, one in the other order, one that is shared."""
+    values = np.random.default_rng(i).standard_normal((300, 501))
+    return {"a": values, "b": values[::2, :7] > 0, "c": np.asfortranarray(values), "d": values}
+
+
+def test_large_arrays_come_home_and_leave_nothing(executor):
+    here, there = run_tasks(large, range(3)), run_tasks(large, range(3), executor)
+    for one, other in zip(here, there, strict=True):
+        assert one.keys() == other.keys()
+        for name, values in one.items():
+            np.testing.assert_array_equal(other[name], values)
+            assert other[name].flags.aligned and other[name].strides == values.strides
+    if executor == 2:
+        there[0]["a"][0] = 0.0  # a user may write to them
+    assert not left_in_memory()
+
+
+def test_an_answer_that_nobody_waits_for_leaves_nothing():
+    def work(i):
+        if i == 0:
+            raise ValueError("the first is bad")
+        time.sleep(0.2)
+        return large(i)
+
+    with pytest.raises(ValueError, match="the first is bad"):
+        run_tasks(work, range(4), 2)
+    begin = time.monotonic()
+    while left_in_memory() and time.monotonic() - begin < 10:
+        time.sleep(0.05)
+    assert not left_in_memory()
+
+
+@pytest.mark.skipif(not executor_module.IN_MEMORY.is_dir(), reason="no memory with names here")
+def test_full_memory_and_what_a_killed_process_left(monkeypatch):
+    answers = [executor_module._Answer(large(0), [], 1.0)]
+    parcel = executor_module._parcelled(answers, os.getpid())
+    assert left_in_memory() == [Path(parcel.file)]
+    [back] = executor_module._unpacked(parcel)
+    np.testing.assert_array_equal(back.result["c"], answers[0].result["c"])
+
+    class Full(executor_module.tempfile._TemporaryFileWrapper):
+        def write(self, part):
+            raise OSError("no space left")
+
+    monkeypatch.setattr(executor_module.tempfile, "_TemporaryFileWrapper", Full)
+    assert executor_module._parcelled(answers, os.getpid()) is answers and not left_in_memory()
+    monkeypatch.undo()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    stale = executor_module.IN_MEMORY / f"ardvark-{ended.pid}-left"
+    stale.touch()
+    executor_module._clear_memory()
+    assert not stale.exists()
+
+
 def test_an_error_and_a_warning_of_a_task_come_home(executor):
     def work(i):
         warnings.warn(f"task {i}", av.errors.AccuracyWarning)  # noqa: B028
@@ -133,9 +193,9 @@ def test_short_tasks_travel_together_and_long_ones_alone():
         def __init__(self, pool):
             self.pool = pool
 
-        def submit(self, call, sent, tasks):
+        def submit(self, call, sent, tasks, near):
             pieces.append(tasks)
-            return self.pool.submit(call, sent, tasks)
+            return self.pool.submit(call, sent, tasks, near)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executor_module, "_pool", lambda *where: Counted(pool_of(*where)))
