@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -120,33 +121,40 @@ def named(name, dim="school"):
     return model
 
 
-@pytest.mark.parametrize("hyper", [av.Evidence(with_prior="unconstrained"), av.Integrated()])
+HYPER = [
+    av.Evidence(with_prior="unconstrained"),
+    av.Integrated(points=32),
+]  # few: only names differ
+
+
+@cache
+def plain(hyper):
+    return av.fit(named("scale"), av.Laplace(hyper=hyper), **QUIET)
+
+
+@pytest.mark.parametrize("hyper", HYPER)
 @pytest.mark.parametrize("name", ["phi", "weight", "log_evidence", "iterations", "theta"])
 def test_a_hyperparameter_may_be_called_like_something_in_the_tree(name, hyper):
     """Of `weight` xarray made an error after the fit, `phi` hid the nodes."""
-    tree, plain = (
-        av.fit(named(called), av.Laplace(hyper=hyper), **QUIET) for called in (name, "scale")
-    )
-    for values, expected in zip(tree["fit"].values(), plain["fit"].values(), strict=True):
+    tree, usual = av.fit(named(name), av.Laplace(hyper=hyper), **QUIET), plain(hyper)
+    for values, expected in zip(tree["fit"].values(), usual["fit"].values(), strict=True):
         np.testing.assert_array_equal(values, expected)
     for group in {"theta", "theta_nodes"} & set(tree.children):
-        np.testing.assert_array_equal(tree[group][name], plain[group]["scale"])
+        np.testing.assert_array_equal(tree[group][name], usual[group]["scale"])
     held = av.fit(named(name), av.Laplace(hyper=av.Fixed(tree)), **QUIET)
     np.testing.assert_array_equal(held["theta"][name], tree["theta"][name])
-    for one, other in zip(marginals(tree).values(), marginals(plain).values(), strict=True):
+    for one, other in zip(marginals(tree).values(), marginals(usual).values(), strict=True):
         np.testing.assert_array_equal(one.values, other.values)
 
 
-@pytest.mark.parametrize("hyper", [av.Evidence(with_prior="unconstrained"), av.Integrated()])
+@pytest.mark.parametrize("hyper", HYPER)
 @pytest.mark.parametrize("dim", ["weight", "rows", "row", "unconstrained", "iteration"])
 def test_a_dim_may_be_called_like_one_of_the_tree(dim, hyper):
     """Labels of the graph's `weight` were aligned with the fit's: NaN in what was kept."""
-    tree, plain = (
-        av.fit(named("scale", called), av.Laplace(hyper=hyper), **QUIET) for called in (dim, "d")
-    )
-    np.testing.assert_array_equal(tree["theta"].scale, plain["theta"].scale)
-    assert tree["fit"].sizes == plain["fit"].sizes
-    for name, values in plain["fit"].data_vars.items():
+    tree, usual = av.fit(named("scale", dim), av.Laplace(hyper=hyper), **QUIET), plain(hyper)
+    np.testing.assert_array_equal(tree["theta"].scale, usual["theta"].scale)
+    assert tree["fit"].sizes == usual["fit"].sizes
+    for name, values in usual["fit"].data_vars.items():
         np.testing.assert_array_equal(tree["fit"][name], values, err_msg=str(name))
 
 
