@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from ardvark.errors import InputError
 from ardvark.inference.samplers.convergence import BFMI_MIN, ESS_PER_CHAIN, RHAT_MAX
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import BytecodeCache, Environment
 
 __all__ = ["Part", "check_target", "environment", "ranked_weights", "render", "write"]
 
@@ -54,6 +54,23 @@ TITLES = {
 }
 
 
+@cache
+def _compiled() -> "BytecodeCache":
+    """What the templates were compiled to, for all reports of a process."""
+    from jinja2 import BytecodeCache
+
+    kept: dict[tuple[str, str], Any] = {}
+
+    class Compiled(BytecodeCache):
+        def load_bytecode(self, bucket: Any) -> None:
+            bucket.code = kept.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            kept[bucket.key, bucket.checksum] = bucket.code
+
+    return Compiled()
+
+
 def environment() -> "Environment":
     """Templates of this folder, in which every value is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -61,6 +78,7 @@ def environment() -> "Environment":
     templates = Environment(
         loader=PackageLoader("ardvark.diagnostics.report"),
         autoescape=True,
+        bytecode_cache=_compiled(),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
