@@ -133,7 +133,8 @@ def _counts(view: Values) -> KnownSites:
         return np.asarray(ratio - target)
 
     most = np.full(v.shape[1], 30.0)
-    shift = np.where(np.abs(target) <= 1e-7, 0.0, _root(off, -most, most))
+    even = np.abs(target) <= 1e-7
+    shift = np.zeros_like(most) if even.all() else np.where(even, 0.0, _root(off, -most, most))
     shift = _snapped(shift, 0.0)
     top = np.argmax(bend, axis=0)
     total = _at(_seen(bend, v), top) / _at(shape(x[1:-1] + shift), top)

@@ -213,7 +213,7 @@ def test_the_exact_posterior_is_accepted_and_sds_a_fifth_too_small_are_not(repli
 
 
 def test_ep_of_a_probit_is_calibrated_at_its_hyperparameters():
-    tree = av.sbc(probit(), "ep", 600, random_seed=1)
+    tree = av.sbc(probit(), "ep", 300, random_seed=1)  # as many show that VB is narrow
     table = av.diagnostics.sbc_summary(tree)
     assert table["calibrated"].all() and (table["bias"] == "").all()
     assert {"bias", "w[x0]", "log_prior", "log_likelihood", "first_predictor"} <= set(table.index)
@@ -342,17 +342,17 @@ av.sbc(model, "ep", {n}, random_seed=8, folder={folder!r})
 
 
 def test_kill_and_resume_end_in_the_same_bytes(tmp_path):
-    n, whole, killed = 150, tmp_path / "whole", tmp_path / "killed"
+    n, whole, killed = 60, tmp_path / "whole", tmp_path / "killed"
     child = subprocess.Popen([sys.executable, "-c", KILLED.format(n=n, folder=str(killed))])
     try:
         deadline = time.monotonic() + 120
-        while not (killed / "000020.json").exists() and time.monotonic() < deadline:
+        while not (killed / "000010.json").exists() and time.monotonic() < deadline:
             time.sleep(0.005)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     done = len(contents(killed)) - 1
-    assert 20 <= done < n
+    assert 10 <= done < n
     space = {}
     for folder in (killed, whole):
         exec(KILLED.format(n=n, folder=str(folder)), space)
