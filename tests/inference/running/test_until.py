@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+from pages import few_parts
 
 import ardvark as av
 from ardvark.commands.cli import main
@@ -156,9 +157,10 @@ def test_jumps_are_given_more_sweeps():
 # ------------------------------------------------------------------------------------- the report
 
 
-def test_a_report_with_default_settings_ends_well(tmp_path, capsys):
+def test_a_report_with_default_settings_ends_well(tmp_path, monkeypatch, capsys):
     """A default report ended in red: its NUTS, of a fixed length, failed its own checks."""
     table = np.column_stack([X, LABEL])
+    few_parts(monkeypatch, "verdict", "reference")
     np.savetxt(tmp_path / "d.csv", table, delimiter=",", header="a,b,c,t", comments="")
     level = {}
     for most in ("100", "1600"):

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from pages import few_parts
 from synthetic_trees import gaussian_tree
 
 import ardvark as av
@@ -361,6 +362,7 @@ def test_strict_turns_warnings_into_exit_codes(csv, fitted, tmp_path, monkeypatc
         return tree
 
     monkeypatch.setattr(av, "fit", unconverged, raising=False)
+    few_parts(monkeypatch, "verdict")
     assert main(arguments) == 2
     assert main([a for a in arguments if a != "--strict"]) == 0
 

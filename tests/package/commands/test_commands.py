@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import xarray as xr
+from pages import few_parts
 from synthetic_trees import gaussian_tree
 
 import ardvark as av
@@ -140,6 +141,7 @@ def test_fit_goes_on_where_it_was_and_a_folder_is_reported(csv, tmp_path, monkey
     assert numbers["header"]["Data set"] == "people"
     assert numbers["header"]["Methods"] == "ep, laplace, vb"
     assert numbers["data"]["model"] is not None
+    few_parts(monkeypatch)
     csv.unlink()  # without the data the trees are reported alone
     assert main(["report", str(run), "--out", str(page), "--quiet"]) == 0
     (run / "run.json").write_text("{")

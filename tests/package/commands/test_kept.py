@@ -14,6 +14,7 @@ import time
 import numpy as np
 import pytest
 from damage import delete_chunk, flip_byte, remove_group
+from pages import few_parts
 
 import ardvark as av
 from ardvark.commands.cli import main
@@ -45,14 +46,8 @@ def csv(tmp_path):
 
 
 @pytest.fixture
-def few_parts(monkeypatch):
-    """A report without most of its parts: what is looked at is the fits beside it."""
-    from ardvark.diagnostics.report import report as module
-
-    verdict = {"sentence": "", "lead": "", "level": "good"}
-    parts = {"verdict": lambda _: verdict, "data": module.PARTS["data"]}
-    monkeypatch.setattr(module, "PARTS", parts)
-    monkeypatch.setattr(module, "render", lambda *_: "page")
+def short_page(monkeypatch):
+    few_parts(monkeypatch, "data")  # what is looked at is the fits beside it
 
 
 @pytest.fixture
@@ -94,7 +89,7 @@ def visible(folder):
 @pytest.mark.parametrize(
     "damage", [delete_chunk, flip_byte, remove_group], ids=lambda damage: damage.__name__
 )
-def test_a_damaged_tree_is_told_set_aside_and_fitted_again(csv, run, damage, capsys, few_parts):
+def test_a_damaged_tree_is_told_set_aside_and_fitted_again(csv, run, damage, capsys, short_page):
     """`ardvark fit` said "already there, converged: True" of a tree with a chunk missing."""
     before = read_tree(run / "laplace.zarr")
     damage(run / "laplace.zarr")
@@ -189,7 +184,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_a_fit(
 
 
 def test_a_report_that_fails_keeps_its_fits_and_goes_on(
-    csv, tmp_path, monkeypatch, capsys, few_parts
+    csv, tmp_path, monkeypatch, capsys, short_page
 ):
     from ardvark.diagnostics.report import report as module
 
@@ -221,7 +216,9 @@ def test_a_report_that_fails_keeps_its_fits_and_goes_on(
     assert len(asked) == first and not (tmp_path / "page.html.fits").exists()
 
 
-def test_fits_of_an_unfinished_report_of_other_data_are_not_taken(csv, tmp_path, capsys, few_parts):
+def test_fits_of_an_unfinished_report_of_other_data_are_not_taken(
+    csv, tmp_path, capsys, short_page
+):
     out = tmp_path / "page.html"
     assert main(report(csv, out, "--keep")) == 0
     other = table(tmp_path / "others.csv", 40, 7)
