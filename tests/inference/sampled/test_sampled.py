@@ -139,7 +139,7 @@ def test_centred_schools_against_quadrature(schools):
     assert (weight @ mean, weight @ tau) == pytest.approx((4.40, 3.59), abs=0.01)
     latent = read_model(schools, weights="theta")  # mu on a line of its own, not in the block
     sweep = ThetaSweep(latent)
-    rng, seen = np.random.default_rng(3), np.empty((4000, 3))
+    rng, seen = np.random.default_rng(3), np.empty((2000, 3))
     for i in range(len(seen)):  # theta given mu and tau is exact: what is tested are the slices
         chosen = rng.choice(len(tau), p=weight)
         mu = mean[chosen] + rng.normal() / np.sqrt(precision[chosen])

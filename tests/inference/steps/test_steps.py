@@ -84,7 +84,7 @@ def test_pm_sample_and_the_compiled_loop_agree():
     known, known_variance = log_summary(tree["posterior"].dataset)
     for block in (av.steps.EPStep, av.steps.VBStep, av.steps.ExactProbitStep):
         found, variance = log_summary(
-            sample(model, all_steps(model, block), draws=600)["posterior"].dataset
+            sample(model, all_steps(model, block), draws=400)["posterior"].dataset
         )
         assert (np.abs(found - known) / np.sqrt(variance + known_variance)).max() < 4
 
