@@ -57,8 +57,9 @@ class ReversibleJump(MethodSettings):
         tempering; None is 1 for the joint target, 14 for the conditional one.
     scouts
         Mixtures, joint target: short chains from starts of their own that each chain sends out
-        before it is tuned. All chains then try to leap to the allocations that those of any chain
-        have found, with subset and coefficients anew; 0 is no leaps.
+        before it is tuned, shorter ones where `tune` is below 300. All chains then try to leap to
+        the allocations that those of any chain have found, with subset and coefficients anew; 0 is
+        no leaps.
     until, most_sweeps
         "converged": make more sweeps until the chains agree (R-hat <= 1.01 of the size and of every
         input): `sweeps`, and each time half as many again from the same seed, up to `most_sweeps`

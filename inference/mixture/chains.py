@@ -41,7 +41,7 @@ from ardvark.inference.mixture.kernels import (
 )
 from ardvark.inference.mixture.ladder import Store, Sweeps, run_ladder, settle
 from ardvark.inference.mixture.leaps import Library, make_library
-from ardvark.inference.mixture.scouts import search
+from ardvark.inference.mixture.scouts import SCOUTING, search
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, go_on, in_threads
@@ -64,7 +64,6 @@ __all__ = [
 SMALLEST = 1e-300  # β when the resolution is 0
 BURN_IN = 200  # sweeps of the background before its draws
 SETTLE = 200  # sweeps without jumps: allocations find an order first
-SCOUTING = 300  # sweeps of a scout after that, with jumps, before it searches
 REMEMBERED = 12  # states of each tuned chain in the library
 N_MOVES = 4
 FIRST_RATIO = 0.8  # of neighbouring powers before tuning

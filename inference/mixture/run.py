@@ -16,13 +16,14 @@ depends on nothing else. Kernels have the names under which draws agree.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.errors import InputError, UnsupportedPair
+from ardvark.errors import InputError, InputWarning, UnsupportedPair
 from ardvark.inference.beliefs import class_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.background import Evidence, mixture_evidence
@@ -67,6 +68,7 @@ __all__ = ["conditional_posterior", "fit_enumerated", "fit_mixture", "predict_mi
 
 MOVES = ("birth", "death", "exchange", "leap")
 ERROR_MAX = 0.5  # nats of a background's evidence beyond which its error is a problem
+MANY = 50_000  # inputs times the terms of a permanent: half a minute for the backgrounds
 _PLAIN = ReversibleJump()
 
 
@@ -76,6 +78,8 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
     if read.target == "conditional":
         return _fit_conditional(model, name, settings, run, read)
     prior, plan = read.prior, settings.plan(run.draws)
+    jumps = settings.jumps or len(read.z)
+    _warn_of_inputs(len(read.z), prior.n_background, f"{name}: sweeps of {jumps} jumps each, and")
     seeds = [int(s) for s in np.random.SeedSequence(run.seed).generate_state(4)]
     with progress(name, run.progressbar) as tick:
         tick("evidence of the background")
@@ -87,7 +91,7 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
         tick("chains")
         chains = run_chains(
             problem, prior.n_classes, prior.n_kernels, plan,
-            jumps=settings.jumps or len(read.z),
+            jumps=jumps,
             from_data=settings.proposals == "data",
             rungs=settings.rungs or 1, scouts=settings.scouts, chains=run.chains, seed=seeds[1],
         )  # fmt: skip
@@ -101,6 +105,19 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
     groups["fit"] = _fit_group(model, evidence, visited.mean(axis=(0, 1)), share_error(visited))
     problems, numbers = _problems(visited, evidence, list(model.coords["feature"]))
     return groups, Facts("posterior", problems=problems, sampler=numbers | _rates(chains))
+
+
+def _warn_of_inputs(inputs: int, kernels: int, first: str) -> None:
+    """Say before anything starts what many backgrounds cost, and what costs less."""
+    if kernels > 1 and inputs * kernels * 2**kernels > MANY:
+        warnings.warn(
+            f"{first} before them the evidence of {inputs} backgrounds of {kernels} kernels, a "
+            "third of a second of processor time for six kernels and twice as much for each more. "
+            "background='gaussian' has it in closed form, ReversibleJump(jumps=) makes sweeps "
+            "shorter; or choose inputs first (av.select_features).",
+            InputWarning,
+            stacklevel=2,
+        )
 
 
 def _fit_conditional(model: Any, name: str, settings: Any, run: Run, read: Reading) -> Answer:
@@ -328,7 +345,8 @@ def _problems(
     size = visited.sum(axis=2, keepdims=True).astype(float)
     elements = np.concatenate([size, visited.astype(float)], axis=2)
     labels = ["size", *(f"included[{name}]" for name in names)]
-    moving = [i for i in range(elements.shape[2]) if np.ptp(elements[:, :, i]) > 0]
+    alone = len(visited) < 2  # which is a problem also where nothing moves
+    moving = [i for i in range(elements.shape[2]) if alone or np.ptp(elements[:, :, i]) > 0]
     problems: list[str] = []
     numbers: dict[str, Any] = {}
     if moving:

@@ -27,14 +27,18 @@ from ardvark.inference.mixture.leaps import add_up, draw_subset, log_counts, log
 from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP
 
-__all__ = ["search"]
+__all__ = ["SCOUTING", "search"]
 
+SCOUTING = 300  # sweeps of a whole scout before it searches
 TRIES, SWEEPS = 60, 40
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int, watch: Any) -> float:
-    """Improve a state by TRIES tries after `sweeps` sweeps; give its score."""
+    """Improve a state after `sweeps` sweeps, by TRIES tries if those are SCOUTING; give its score.
+
+    A chain that is asked for little sends scouts that do little: they would take all of its time.
+    """
     n_inputs, n_kernels = s.mean.shape
     table, odds = np.empty((n_inputs + 1, n_inputs + 1)), np.empty(n_inputs)
     new = State(
@@ -43,7 +47,8 @@ def search(rng: Any, p: Problem, s: State, sweeps: int, jumps: int, watch: Any) 
     )  # fmt: skip
     make_sweeps(rng, p, s, sweeps, jumps, watch)
     best = score(rng, p, s, odds, table)
-    for _ in range(TRIES if n_kernels > 1 else 0):
+    tries = max(1, TRIES * min(sweeps, SCOUTING) // SCOUTING)
+    for _ in range(tries if n_kernels > 1 else 0):
         if watch[STOP]:
             break
         copy_state(s, new)

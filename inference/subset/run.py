@@ -320,8 +320,9 @@ def _problems(
     columns = {"number of inputs": included.sum(axis=2), **others}
     columns |= {f"included[{names[j]}]": included[:, :, j] for j in moving.tolist()}
     columns = {n: c for n, c in columns.items() if not (c == c[:1, :1]).all()}
-    if not columns:  # one subset has all the probability, and nothing else is free
+    if not columns and len(included) > 1:  # one subset has all the probability, nothing else is free
         return [], {"rhat_max": 1.0}
+    columns = columns or {"number of inputs": included.sum(axis=2)}
     stacked = np.stack([column.astype(float) for column in columns.values()], axis=-1)
     problems, numbers = rhat_problems(list(columns), stacked)
     if problems and numbers:

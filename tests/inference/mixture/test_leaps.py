@@ -1,5 +1,7 @@
 """Leaps between modes: two orders of the same rows, which chains alone never exchange."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,17 @@ def test_a_search_never_ends_lower_and_is_repeated_by_its_seed(two_orders):
         found.append(search(rng, two_orders, state, 10, 4, unwatched()))
         assert found[-1] > first
     assert found[0] == found[1]
+
+
+def test_scouts_of_a_short_chain_are_short(two_orders):
+    """With 200 sweeps they took ninety times as long as the chain that had sent them."""
+
+    def seconds(sweeps):
+        rng = np.random.default_rng(5)
+        state = rung(start(rng, two_orders, 2, 2, 1, 1), 0)
+        begin = time.process_time()
+        search(rng, two_orders, state, sweeps, 4, unwatched())
+        return time.process_time() - begin
+
+    seconds(10)  # compiles
+    assert seconds(300) > 6 * seconds(30)  # ten times

@@ -1,5 +1,7 @@
 """The mixture by `fit`: its tree, its predictions, what is refused."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -8,7 +10,8 @@ import xarray as xr
 from model_variants import sample_data
 
 import ardvark as av
-from ardvark.errors import ConvergenceWarning, InputError, UnsupportedPair
+from ardvark.errors import ConvergenceWarning, InputError, InputWarning, UnsupportedPair
+from ardvark.inference.mixture import run as run_module
 from ardvark.inference.mixture.chains import empty_state, relabelled
 from ardvark.inference.mixture.run import fit_mixture, read_mixture
 
@@ -203,3 +206,20 @@ def test_a_joint_density_takes_inputs_that_describe_each_other():
     inclusion = tree["fit"].inclusion.values
     assert inclusion[:2].min() > 0.95
     assert inclusion[2] < 1 / 3  # its prior, λ over three inputs
+
+
+def test_many_inputs_are_said_to_be_dear_before_anything_starts(monkeypatch):
+    """500 inputs: minutes for their backgrounds, and not a word."""
+
+    def started(*_):
+        raise ArithmeticError("planted")
+
+    monkeypatch.setattr(run_module, "mixture_evidence", started)
+    X, t = np.random.default_rng(1).normal(size=(6, 500)), np.arange(6) % 2
+    said = "500 jumps.*500 backgrounds of 6 kernels.*background='gaussian'"
+    with pytest.warns(InputWarning, match=said), pytest.raises(ArithmeticError):
+        av.fit(av.models.rbf_mixture(X, t, n_kernels=6), "reversible_jump", random_seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        run_module._warn_of_inputs(30, 6, "")  # few
+        run_module._warn_of_inputs(500, 1, "")  # in closed form

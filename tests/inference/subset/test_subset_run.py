@@ -11,6 +11,7 @@ from subset_cases import data, regression, two_classes
 
 import ardvark as av
 from ardvark.errors import ConvergenceWarning, InputError, InputWarning, UnsupportedPair
+from ardvark.inference.subset.run import _problems as subset_problems
 from ardvark.inference.subset.run import with_excluded
 from ardvark.models.subset import subset_classification, subset_regression
 
@@ -207,6 +208,14 @@ def test_chains_that_have_not_met_are_reported():
     assert "chains disagree" in tree.attrs["problems"]
     with pytest.warns(ConvergenceWarning, match="disagree"):
         assert av.diagnostics.subset_diagnostics(tree).problems
+
+
+def test_one_chain_that_stays_in_one_subset_proves_nothing():
+    """It was called converged: where nothing moves there is no R-hat."""
+    stays = np.ones((2, 10, 3), bool)
+    assert subset_problems(stays, {}, ["a", "b", "c"])[0] == []
+    (said,), _ = subset_problems(stays[:1], {}, ["a", "b", "c"])
+    assert said.startswith("One chain only")
 
 
 @pytest.mark.validate
