@@ -320,7 +320,7 @@ def _problems(
     columns = {"number of inputs": included.sum(axis=2), **others}
     columns |= {f"included[{names[j]}]": included[:, :, j] for j in moving.tolist()}
     columns = {n: c for n, c in columns.items() if not (c == c[:1, :1]).all()}
-    if not columns and len(included) > 1:  # one subset has all the probability, nothing else is free
+    if not columns and len(included) > 1:  # one subset has all the probability, all else is given
         return [], {"rhat_max": 1.0}
     columns = columns or {"number of inputs": included.sum(axis=2)}
     stacked = np.stack([column.astype(float) for column in columns.values()], axis=-1)
