@@ -43,9 +43,8 @@ def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
     kept, units = [e for e in lane.experiments if lane.keeps(e)], asked.results / name
     for experiment in [] if asked.quick else kept:
         take_units(experiment, store, units)
-    fill(
-        lane, store, asked.jobs, only=asked.only, minutes=minutes, quick=asked.quick, told=_say
-    )  # fmt: skip
+    sizes = {"only": asked.only, "minutes": minutes, "quick": asked.quick}
+    _say(fill(lane, store, asked.jobs, **sizes, told=_say))
     found = lane.summary(store)
     if not asked.quick:
         for experiment in kept:

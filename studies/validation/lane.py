@@ -84,8 +84,11 @@ def fill(
     minutes: float | None = None,
     quick: bool = False,
     told: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Run what is missing, where it tells most for its time, until the CPU minutes are used up."""
+) -> str:
+    """Run what is missing, where it tells most for its time, until the CPU minutes are used up.
+
+    Says how far it came.
+    """
     taken = {e.name: e for e in lane.experiments if only in e.name}
     wanted = {name: e.units(e.quick if quick else e.full) for name, e in taken.items()}
     todo = {name: [u for u in units if store.get(u) is None] for name, units in wanted.items()}
@@ -103,6 +106,9 @@ def fill(
             used += store.seconds(unit)
         left = sum(len(units) for units in todo.values())
         told(f"{due[0]}  {time.monotonic() - begin:.1f} s, {used:.0f} CPU s, {left} units left")
+    every, left = (sum(map(len, units.values())) for units in (wanted, todo))
+    form = " of the quick form" if quick else ""
+    return f"{lane.name}: {every - left} of {every} units{form} are there, {used:.0f} CPU s"
 
 
 def _information(lane: Lane, experiment: Experiment, units: Sequence[Unit], store: Store) -> float:

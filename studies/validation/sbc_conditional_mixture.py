@@ -102,8 +102,8 @@ def replications(number: int, expected: float) -> Numbers:
 
 
 EXPERIMENTS = (
-    Experiment("right", "SBC", replications, {"expected": 1.0}, 20),
-    Experiment("wrong_prior", "SBC", replications, {"expected": 3.0}, 8),
+    Experiment("right", "SBC", replications, {"expected": 1.0}, 20, 2),
+    Experiment("wrong_prior", "SBC", replications, {"expected": 3.0}, 8, 2),
 )
 
 

@@ -212,11 +212,11 @@ def evidences(number: int, rows: int, seed: int = 0) -> Numbers:
 FAULT = "no Jacobian"
 EXPERIMENTS = (
     Experiment("13 rows", "subsets", distance, {"rows": 13, "sweeps": 30_000}, 20),
-    Experiment("30 rows", "subsets", distance, {"rows": 30, "sweeps": 30_000}, 1),
+    Experiment("30 rows", "subsets", distance, {"rows": 30, "sweeps": 30_000}, 1, 0),
     Experiment("as it is", "fault", planted, {"fault": False, "sweeps": 20_000}, 3),
     Experiment(FAULT, "fault", planted, {"fault": True, "sweeps": 20_000}, 3),
-    Experiment("evidences 13", "evidences", evidences, {"rows": 13}, 4),
-    Experiment("evidences 30", "evidences", evidences, {"rows": 30}, 4),
+    Experiment("evidences 13", "evidences", evidences, {"rows": 13}, 4, 0),
+    Experiment("evidences 30", "evidences", evidences, {"rows": 30}, 4, 0),
 )
 
 

@@ -299,6 +299,17 @@ def count(number, case, batch):
     return {"records": [{"pit": {"w": 0.5}, "converged": True}] * batch}
 
 
+def test_the_quick_form_has_kernels_of_each_kind_with_a_fault_that_is_far_off():
+    quick = [e.settings for e in kernels.EXPERIMENTS if e.quick]
+    asked = {(s["kernel"], s["fault"]) for s in quick}
+    assert asked == {(k, f) for k, fault in kernels.QUICK.items() for f in ("", fault)}
+    kinds = {e.settings["kernel"].split(":")[0].split(",")[0] for e in kernels.EXPERIMENTS}
+    assert kinds == {k.split(":")[0].split(",")[0] for k in kernels.QUICK}
+    for row in json.loads((RESULTS / "kernels.json").read_text())["rows"]:
+        if row["fault"] and (row["kernel"], row["fault"]) in asked:
+            assert row["z"] > 2 * kernels.LARGEST_Z or row["two_samples_p"] < 1e-10
+
+
 def test_a_lane_goes_on_where_it_was(tmp_path):
     made = [Experiment(f"toy/{k}", "", count, {"case": k, "batch": 2}, full=4) for k in "ab"]
     lane = Lane("toy", made, lambda store: {}, lambda found: [])
@@ -307,8 +318,8 @@ def test_a_lane_goes_on_where_it_was(tmp_path):
     assert len(told) == 4 and len(stored(made[0], store)[0]) == 4
     fill(lane, store, told=told.append)
     assert len(told) == 8  # only what was missing
-    fill(lane, store, told=told.append)
-    assert len(told) == 8
+    said = fill(lane, store, told=told.append)
+    assert len(told) == 8 and said == "toy: 8 of 8 units are there, 0 CPU s"
 
 
 def test_a_new_store_goes_on_from_the_units_that_were_kept(tmp_path):
