@@ -108,7 +108,9 @@ def _energy_problems(sample_stats: xr.Dataset, numbers: dict[str, Any]) -> list[
     return problems
 
 
-def rhat_problems(names: list[str], elements: Array) -> tuple[list[str], dict[str, Any]]:
+def rhat_problems(
+    names: list[str], elements: Array, advice: str = "raise tune and draws"
+) -> tuple[list[str], dict[str, Any]]:
     """Do the chains agree? `elements` is (chain, draw, element)."""
     if not names:
         return ["Every stored variable is constant: the sampler never moved"], {}
@@ -122,7 +124,7 @@ def rhat_problems(names: list[str], elements: Array) -> tuple[list[str], dict[st
     if ratio[worst] <= RHAT_MAX:
         return [], numbers
     text = f"R-hat {ratio[worst]:.4g} of {names[worst]} is not at most {RHAT_MAX}: "
-    return [text + "the chains disagree; raise tune and draws"], numbers
+    return [f"{text}the chains disagree; {advice}"], numbers
 
 
 def _statistic(name: str, draws: Array, **options: Any) -> Array:

@@ -116,7 +116,7 @@ def sample_smc(
     posterior = in_order_of(model, posterior, None)
     stages = _stages(tree["sample_stats"].to_dataset(), chains)
     info = {"form": form.name, "seconds": time.perf_counter() - begin} | _evidence(stages)
-    problems, numbers = rhat_problems(*moving_elements(posterior))
+    problems, numbers = rhat_problems(*moving_elements(posterior), advice="raise draws")
     problems += _spread_problems(info["log_evidence_chain"])
     return SamplerDraws(posterior, stages, not problems, problems, info | numbers)
 

@@ -31,13 +31,16 @@ from ardvark.models.registry import MODELS
 from ardvark.studies.validation.bad_inputs import OURS
 from ardvark.studies.validation.lane import RESULTS, write_lane
 
-__all__ = ["KINDS", "PAIRS", "Kind", "ended"]
+__all__ = ["KINDS", "PAIRS", "Kind", "build", "ended", "settings"]
 
 LIMIT = 60  # seconds of processor time
 type Task = tuple[str, str, str]  # model, method, kind
 GOOD = ("converged", "not converged, said so", "refused by name", "not for this model")
 WEIGHT_FOR_A_ROW = ("rvm", "trigonometric_svm", "sample_feature")
 EXACT_PROBIT = ("ard_classification", "exact")  # a truncated normal of as many dimensions
+MIXTURE, FEW_BACKGROUNDS = ("rbf_mixture", "reversible_jump"), 60  # each an evidence by bridge
+COMPILED = ("trigonometric_svm", "sample_feature")  # their density is not known in machine code
+PROCESS, MANY_DENSITIES = "trigonometric_svm", ("nuts", "smc")  # each factorises rows x rows
 CHEAP = ("laplace", "ep", "vb", "exact", "elliptical_slice", "reversible_jump", "nuts", "smc")
 
 
@@ -47,7 +50,7 @@ class Kind(NamedTuple):
     name: str
     make: Callable[..., tuple[Any, Any]]
     kernel: float | None = None  # width: only for machines with a kernel
-    rows: tuple[int, int] | None = None  # and where each row is a weight
+    rows: tuple[int, int, int] | None = None  # where each row is a weight; and chains of such
 
 
 def _plain(rng: np.random.Generator, rows: int = 30, columns: int = 4) -> tuple[Any, Any]:
@@ -107,10 +110,10 @@ KINDS = (
     Kind("constant column", _set(2, lambda X: np.full(len(X), 3.0))),
     Kind("column of zeros", _set(2, lambda X: np.zeros(len(X)))),
     Kind("5 rows, 500 columns", lambda rng: _plain(rng, 5, 500)),
-    Kind("many rows, 2 columns", _many, rows=(5000, 300)),
+    Kind("many rows, 2 columns", _many, rows=(5000, 300, 60)),
     Kind("scales of 1e-8 and 1e8", _scaled),
     Kind("an outlier of 1e6", _outlier),
-    Kind("one row of a class", _few, rows=(1000, 200)),
+    Kind("one row of a class", _few, rows=(1000, 200, 60)),
     Kind("equal rows", lambda rng: (np.ones((12, 3)), rng.normal(size=12))),
     Kind("labels at random", lambda rng: (_plain(rng)[0], rng.normal(size=30))),
     Kind("kernel nearly the identity", _plain, 1e-6),
@@ -121,10 +124,12 @@ PAIRS = [(model, method) for model, entry in MODELS.items() for method in entry.
 
 
 def data_of(model: str, method: str, kind: Kind) -> tuple[Any, Any]:
-    """Inputs and target of a kind; fewer rows where the work grows with their cube."""
+    """Inputs and target of a kind; fewer rows or columns where such work is honestly dear."""
     cubes = model.startswith(WEIGHT_FOR_A_ROW) or (model, method) == EXACT_PROBIT
-    rows = () if kind.rows is None else (kind.rows[cubes],)
+    often = model == PROCESS and method in MANY_DENSITIES
+    rows = () if kind.rows is None else (kind.rows[2 if often else cubes],)
     X, score = kind.make(np.random.default_rng(16), *rows)
+    X = X[:, :FEW_BACKGROUNDS] if (model, method) == MIXTURE else X
     return X, score if MODELS[model].task == "regression" else (score > 0).astype(int)
 
 
@@ -137,8 +142,8 @@ def ended(model: str, method: str, kind: Kind) -> tuple[str, str]:
         warnings.simplefilter("always")
         try:
             tree = av.fit(
-                _model(model, method, X, t, kind),
-                _settings(model, method),
+                _compiled(model, method, build(model, method, X, t, kind.kernel)),
+                settings(model, method, X.shape[1]),
                 draws=100,
                 chains=2,
                 random_seed=1,
@@ -156,10 +161,11 @@ def ended(model: str, method: str, kind: Kind) -> tuple[str, str]:
     return ("not converged, said so", said[0][:200]) if said else ("not converged, silent", "")
 
 
-def _model(model: str, method: str, X: Any, t: Any, kind: Kind) -> Any:
+def build(model: str, method: str, X: Any, t: Any, width: float | None = None) -> Any:
+    """Give a model with the options that a method needs."""
     options: dict[str, Any] = {}
     if model.startswith("rvm"):
-        options["kernel"] = av.RBF(width=kind.kernel or 1.0)
+        options["kernel"] = av.RBF(width=width or 1.0)
     if method in ("exact", "elliptical_slice") and model.startswith(("ard", "rvm")):
         weights = len(X) if model.startswith("rvm") else X.shape[1]
         options["alpha"] = np.ones(weights + 1)  # they take hyperparameters as given
@@ -167,13 +173,29 @@ def _model(model: str, method: str, X: Any, t: Any, kind: Kind) -> Any:
     return getattr(av.models, model)(X, t, **options)
 
 
-def _settings(model: str, method: str) -> Any:
+_FIRST: dict[Any, Any] = {}  # model, method, shapes -> the graph that was compiled
+
+
+def _compiled(model: str, method: str, fresh: Any) -> Any:
+    """Give the graph of equal shapes that NUTS has compiled (twenty seconds), with the new data."""
+    if method != "nuts" or not model.startswith(COMPILED):
+        return fresh
+    data = {v.name: v.get_value() for v in fresh.data_vars}
+    shapes = tuple((name, value.shape) for name, value in data.items())
+    first = _FIRST.setdefault((model, method, shapes), fresh)
+    for name, value in data.items():
+        first[name].set_value(value)
+    return first
+
+
+def settings(model: str, method: str, inputs: int) -> Any:
+    """Give a method with short chains: what is asked is how a fit ends."""
     if method == "reversible_jump":
         return av.ReversibleJump(sweeps=200)
     if method == "nuts":
-        return av.NUTS(tune=200, cores=1)
+        return av.NUTS(tune=50, cores=1)
     if method == "elliptical_slice" and model == "trigonometric_svm":
-        fixed = {"kappa_0": 1.0, "kappa_b": 1.0}
+        fixed = {"kappa_0": 1.0, "kappa_a": np.full(inputs, 0.5), "kappa_b": 1.0}
         return av.EllipticalSlice(hyper=av.Fixed(fixed))
     return method
 

@@ -15,6 +15,11 @@ def flip_byte(store):
     (store / CHUNK).write_bytes(content)
 
 
+def cut_chunk(store):
+    content = (store / CHUNK).read_bytes()
+    (store / CHUNK).write_bytes(content[: len(content) // 2])
+
+
 def remove_group(store):
     shutil.rmtree(store / "fit")
 

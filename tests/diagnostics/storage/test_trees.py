@@ -16,6 +16,7 @@ from damage import (
     add_chunk,
     change_metadata,
     cut_checksums,
+    cut_chunk,
     delete_chunk,
     flip_byte,
     remove_group,
@@ -74,6 +75,7 @@ def test_an_existing_tree_is_not_overwritten(store):
 DAMAGE = {
     delete_chunk: f"the file '{CHUNK}' is missing",
     flip_byte: f"the file '{CHUNK}' differs from what was written",
+    cut_chunk: f"the file '{CHUNK}' differs from what was written",
     remove_group: "the group 'fit' is missing",
     change_metadata: "the file 'posterior/zarr.json' differs",
     add_chunk: "the file 'posterior/w/c/0/0/1' was not written with it",

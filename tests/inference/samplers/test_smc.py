@@ -99,6 +99,13 @@ def test_one_run_is_told(sampled: SamplerDraws) -> None:
     assert any("One chain" in problem for problem in one.problems)
 
 
+def test_clouds_that_disagree_are_not_told_to_tune() -> None:
+    """SMC has no `tune` to raise."""
+    few = run(linear_model(X[:4], T[:4]), draws=8, chains=2)
+    (said,) = [problem for problem in few.problems if "R-hat" in problem]
+    assert said.endswith("the chains disagree; raise draws")
+
+
 def test_precisions_are_integrated_out_and_recovered() -> None:
     shape, rate = 2.0, 0.5
 

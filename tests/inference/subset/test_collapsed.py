@@ -205,11 +205,12 @@ def test_evidence_of_a_subset_by_adaptive_quadrature():
         assert found.log_joint[code] == pytest.approx(by_hand, abs=1e-7)
 
 
+@pytest.mark.parametrize("sweeps", [25_000, pytest.param(50_000, marks=pytest.mark.validate)])
 @pytest.mark.parametrize("noise", [None, 0.8])
-def test_all_256_subsets_against_enumeration(noise):
+def test_all_256_subsets_against_enumeration(noise, sweeps):
     problem = subset_problem(regression(noise=noise))
     exact = enumerate_subsets(problem)
-    chains = sample_collapsed(problem, (500, 25000, 1), 4, seed=11)
+    chains = sample_collapsed(problem, (500, sweeps, 1), 4, seed=11)
     share, error = frequencies(np.array([chain.visited for chain in chains]), 8)
     assert 0.5 * np.abs(share - exact.probability).sum() < 0.02
     often = exact.probability > 1e-3  # a dozen visits a batch: the error itself is known
@@ -303,15 +304,16 @@ def test_slice_sampling_of_sigma():
     assert np.std(draws) == pytest.approx(spread, rel=0.08)
 
 
+@pytest.mark.parametrize("sets", [250, pytest.param(2000, marks=pytest.mark.validate)])
 @pytest.mark.parametrize("probit", [False, True])
-def test_inclusion_is_calibrated_on_data_from_the_prior(probit):
+def test_inclusion_is_calibrated_on_data_from_the_prior(probit, sets):
     """Over data sets from the prior the posterior inclusion is on average right."""
     r, d, n = rng(10), 4, 25
     log_prior = log_subset_prior(d, 1.2)
     sizes = stats.poisson.pmf(np.arange(d + 1), 1.2) / stats.poisson.cdf(d, 1.2)
     alpha = np.concatenate([[0.5], np.full(d, 0.7)])
     truth, found = [], []
-    for _ in range(250):
+    for _ in range(sets):
         A = np.column_stack([np.ones(n), r.normal(size=(n, d))])
         included = np.zeros(d)
         included[r.permutation(d)[: r.choice(d + 1, p=sizes)]] = 1
