@@ -134,6 +134,7 @@ def finite_chain(store: Store, finite: bool) -> Store:
     if not finite:
         raise InputError(
             "a chain over subsets has met numbers that are not finite: sums of squares of the "
-            "inputs or of the target overflow. Bring the columns of X, and t, to a scale near 1."
+            "inputs or of the target overflow, or some inputs explain the target and nothing is "
+            "left for noise. Bring the columns of X, and t, to a scale near 1, or fix the noise."
         )
     return store

@@ -50,6 +50,7 @@ from ardvark.models.subset import SubsetCard, log_subset_prior
 __all__ = ["fit_subset", "fit_subset_exact", "predict_subset", "subset_problem", "with_excluded"]
 
 SELDOM = 0.01  # indicators nearer to 0 or 1 have too few changes for an R-hat
+NOTHING_LEFT = 1e-5  # of the size of the target
 _SLABS = {"fixed": FIXED, "ard": ONE_EACH, "shared": SHARED}
 
 
@@ -79,6 +80,7 @@ def fit_subset(model: Any, name: str, settings: Any, run: Run) -> Answer:
     return groups, replace(
         _facts(fixed),
         problems=problems,
+        caution=_caution(problem, drawn.included),
         sampler=numbers | {"sweeps": plan.tune + plan.draws * plan.thin, "tune": plan.tune},
     )
 
@@ -110,7 +112,28 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
         Tally(included != 0, probability, error), card.feature_names
     ).assign({key: ("subset", values[order]) for key, values in table.items()})
     groups["fit"] = xr.Dataset(evidence)
-    return groups, replace(_facts(fixed), problems=problems)
+    caution = _caution(problem, drawn.included)
+    return groups, replace(_facts(fixed), problems=problems, caution=caution)
+
+
+def _caution(problem: Subsets, included: Array) -> str:
+    """Fewer weights than rows explain the target: the density grows without end as σ falls."""
+    if not problem.scale:
+        return ""
+    subsets, counts = np.unique(
+        included.reshape(-1, problem.n_inputs) != 0, axis=0, return_counts=True
+    )
+    usual = subsets[counts.argmax()]
+    A = problem.A[:, np.append(True, usual)]
+    rest = problem.t - A @ np.linalg.lstsq(A, problem.t)[0]
+    size, left = (np.sqrt(np.mean(np.square(v))) for v in (problem.t, rest))
+    if A.shape[1] >= len(A) or left > NOTHING_LEFT * size:
+        return ""
+    return (
+        f"the {usual.sum()} inputs of the most frequent subset explain the target with a residual "
+        f"of {left:.1g}, where it has a size of {size:.1g}: nothing is left for noise, whose "
+        "posterior has no end at zero. Fix the noise."
+    )
 
 
 type _Enumerated = tuple[Store, dict[str, Any], dict[str, float], list[str]]

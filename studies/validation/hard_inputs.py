@@ -170,6 +170,8 @@ def build(model: str, method: str, X: Any, t: Any, width: float | None = None) -
         weights = len(X) if model.startswith("rvm") else X.shape[1]
         options["alpha"] = np.ones(weights + 1)  # they take hyperparameters as given
         options |= {"noise": 0.5} if MODELS[model].task == "regression" else {}
+    if (model, method) == ("rvm_classification", "exact"):
+        options["link"] = "probit"  # no exact draws are known for the logit
     return getattr(av.models, model)(X, t, **options)
 
 

@@ -210,6 +210,19 @@ def test_chains_that_have_not_met_are_reported():
         assert av.diagnostics.subset_diagnostics(tree).problems
 
 
+@pytest.mark.parametrize("method", ["exact", av.ReversibleJump(sweeps=600)])
+@pytest.mark.filterwarnings("ignore::ardvark.errors.ConvergenceWarning")
+def test_a_target_without_noise_is_said_to_leave_none(method):
+    """There is no posterior: the density grows without end as sigma falls. It was silent."""
+    X = np.random.default_rng(4).normal(size=(30, 4))
+    with pytest.warns(av.errors.AccuracyWarning, match="1 inputs .* nothing is left for noise"):
+        tree = av.fit(subset_regression(X, X[:, 0] + 1e-7), method, **SHORT | {"draws": 20})
+    assert "Fix the noise" in tree.attrs["caution"]
+    noisy = X[:, 0] + 1e-3 * X[:, 1] * X[:, 2]
+    for model in (subset_regression(X, X[:, 0], noise=0.1), subset_regression(X, noisy)):
+        assert not av.fit(model, "exact", **SHORT).attrs.get("caution")
+
+
 def test_one_chain_that_stays_in_one_subset_proves_nothing():
     """It was called converged: where nothing moves there is no R-hat."""
     stays = np.ones((2, 10, 3), bool)
