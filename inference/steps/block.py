@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pymc.model import modelcontext
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from ardvark.errors import AccuracyWarning, InputError
 from ardvark.inference.ep.ep import EP
@@ -76,19 +75,12 @@ class BlockStep(OwnStep):
         *,
         predictor: str | None = None,
         model: Any = None,
-        rng: Any = None,
-        initial_point: Any = None,
-        compile_kwargs: Any = None,
-        blocked: bool = True,
+        **common: Any,
     ) -> None:
         model = modelcontext(as_pymc(model))
-        if vars is None:
-            raise InputError(f"{type(self).__name__} needs the variables of its block: ([w])")
-        variables = list(vars) if isinstance(vars, (list, tuple)) else [vars]
-        self.vars = get_value_vars_from_user_vars(variables, model)
+        super().__init__(vars, model=model, **common)
         names = tuple(model.values_to_rvs[value].name for value in self.vars)
         self.given = GivenRest(model, names, predictor)
-        self.rng = get_random_generator(rng)
 
 
 class _ApproximationStep(BlockStep):

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import modelcontext
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
-from ardvark.errors import InputError, UnsupportedPair
+from ardvark.errors import UnsupportedPair
 from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.pymc_models.compile import quick
 from ardvark.inference.pytensor_graphs.affine import depends
@@ -78,6 +77,7 @@ class GammaGibbs(OwnStep):
     """
 
     name = "gamma_gibbs"
+    example = "alpha"
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -85,17 +85,12 @@ class GammaGibbs(OwnStep):
         vars: Any = None,
         *,
         model: Any = None,
-        rng: Any = None,
         initial_point: Any = None,
         compile_kwargs: Any = None,
-        blocked: bool = True,
+        **common: Any,
     ) -> None:
         model = modelcontext(model)
-        if vars is None:
-            raise InputError("GammaGibbs needs its variables: GammaGibbs([alpha])")
-        variables = list(vars) if isinstance(vars, (list, tuple)) else [vars]
-        self.vars = get_value_vars_from_user_vars(variables, model)
-        self.rng = get_random_generator(rng)
+        super().__init__(vars, model=model, **common)
         with quick():
             self.slopes = [GammaSlope(model, value, compile_kwargs) for value in self.vars]
             start = model.initial_point() if initial_point is None else initial_point

@@ -30,7 +30,6 @@ import numpy as np
 from pymc.model import modelcontext
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from scipy.special import softmax
 
 from ardvark.errors import InputError, UnsupportedPair
@@ -130,16 +129,7 @@ class _MixtureStep(OwnStep):
 
     moves: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        vars: Any = None,
-        *,
-        model: Any = None,
-        rng: Any = None,
-        initial_point: Any = None,
-        compile_kwargs: Any = None,
-        blocked: bool = True,
-    ) -> None:
+    def __init__(self, vars: Any = None, *, model: Any = None, **common: Any) -> None:
         model = modelcontext(model)
         self.values = _Values(model, type(self).__name__)
         names = [name for name in self.moves if name in self.values.value]
@@ -150,9 +140,7 @@ class _MixtureStep(OwnStep):
                 raise InputError(
                     f"{type(self).__name__} moves {', '.join(names)} together. Leave vars out."
                 )
-        self.vars = get_value_vars_from_user_vars([model[name] for name in names], model)
-        self.rng = get_random_generator(rng)
-        self.tune = False
+        super().__init__([model[name] for name in names], model=model, **common)
         self.model = model
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:

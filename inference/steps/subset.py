@@ -31,8 +31,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import pymc as pm
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pymc.model import modelcontext
 
 from ardvark.errors import InputError
 from ardvark.inference.ep.ep import EP
@@ -74,6 +73,7 @@ class SubsetJump(OwnStep):
         "subset_size": (np.int64, []),
     }
     default_tune_steps = 200
+    example = "included, w, bias"
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class SubsetJump(OwnStep):
         predictor: str | None = None,
         jumps: int | None = None,
         model: Any = None,
-        rng: Any = None,
-        initial_point: Any = None,
         compile_kwargs: dict[str, Any] | None = None,
-        blocked: bool = True,
+        **common: Any,
     ) -> None:
-        model = pm.modelcontext(model)
+        model = modelcontext(model)
         settings = GAUSSIANS[one_of(approximation, GAUSSIANS, "approximation")]
-        named = _variables(model, vars)
+        values = model.values_to_rvs
+        named = [model[v] if isinstance(v, str) else values.get(v, v) for v in vars or ()]
+        super().__init__(None if vars is None else named, model=model, **common)
         discrete = [rv for rv in named if np.dtype(rv.dtype).kind in "biu" and rv.ndim == 1]
         if len(discrete) != 1:
             raise InputError(
@@ -99,9 +99,6 @@ class SubsetJump(OwnStep):
                 "SubsetJump([included, *weights])."
             )
         self.included = model.rvs_to_values[discrete[0]].name
-        self.vars = get_value_vars_from_user_vars(named, model)
-        self.rng = get_random_generator(rng)
-        self.tune = False
         self.logp = model.compile_logp(**(compile_kwargs or {}))
         weights = tuple(rv.name for rv in named if rv is not discrete[0])
         self.latent = None
@@ -183,13 +180,6 @@ class SubsetJump(OwnStep):
             site_model = self.latent.at({**theta, self.included: subset})
             self._fits[key] = self.approximation.approximate(site_model)
         return self._fits[key]
-
-
-def _variables(model: Any, vars: Sequence[Any] | None) -> list[Any]:
-    if vars is None:
-        raise InputError("SubsetJump needs its variables: SubsetJump([included, w, bias]).")
-    values = {value: rv for rv, value in model.rvs_to_values.items()}
-    return [model[v] if isinstance(v, str) else values.get(v, v) for v in vars]
 
 
 def _natural_values(model: Any, names: tuple[str, ...]) -> Any:

@@ -250,7 +250,7 @@ def test_block_steps_say_what_they_need():
             av.steps.EPStep([model["w"]], kernel="walk")
         with pytest.raises(av.errors.InputError, match="freedom"):
             av.steps.EPStep([model["w"]], kernel="independence", freedom=-1.0)
-        with pytest.raises(av.errors.InputError, match="needs the variables"):
+        with pytest.raises(av.errors.InputError, match="needs its variables"):
             av.steps.EPStep()
         with pytest.raises(av.errors.InputError, match=r"ScaleStep\(\[w, alpha\]\)"):
             av.steps.ScaleStep([model["w"]])
