@@ -44,13 +44,7 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.quadrature import tilted_nodes
 
-__all__ = [
-    "Correction",
-    "MomentCorrection",
-    "evidence_correction",
-    "hermite_moments",
-    "moment_correction",
-]
+__all__ = ["evidence_correction", "hermite_moments", "moment_correction"]
 
 ORDERS = 4  # L: skewness and kurtosis; more harms where |ρ| is near one
 KNOWN = 1e-12  # variance of eta below which a row is known and has no tilted distribution
@@ -60,7 +54,6 @@ class Correction(NamedTuple):
     """To be added to EP's log evidence."""
 
     value: float
-    third: float  # of it, the part of the skewness: l = 3 alone
     by_row: Array  # (N,) each row's half of its pairs; they sum to `value`
 
 
@@ -94,20 +87,17 @@ def _tilted(fit: GaussianFit, orders: int) -> _Tilted | None:
 def evidence_correction(fit: GaussianFit, orders: int = ORDERS) -> Correction:
     """Second-order correction of the log evidence of EP at its fixed point."""
     rows, tilted = len(fit.posterior.eta_mean), _tilted(fit, orders)
-    return Correction(0.0, 0.0, np.zeros(rows)) if tilted is None else _evidence(tilted, rows)
+    return Correction(0.0, np.zeros(rows)) if tilted is None else _evidence(tilted, rows)
 
 
 def _evidence(tilted: _Tilted, rows: int) -> Correction:
-    power, third = tilted.correlation**2, 0.0
-    pairs = np.zeros(tilted.alive.size)
-    for order, a in enumerate(tilted.moments, start=3):
+    power, pairs = tilted.correlation**2, np.zeros(tilted.alive.size)
+    for a in tilted.moments:
         power *= tilted.correlation
         pairs += 0.5 * a * (power @ a)  # OPW13
-        if order == 3:
-            third = float(pairs.sum())
     by_row = np.zeros(rows)
     by_row[tilted.alive] = pairs
-    return Correction(float(pairs.sum()), third, by_row)
+    return Correction(float(pairs.sum()), by_row)
 
 
 class MomentCorrection(NamedTuple):
@@ -124,7 +114,7 @@ def moment_correction(fit: GaussianFit) -> MomentCorrection:
     rows, weights = len(posterior.eta_mean), posterior.mean.size
     if tilted is None:
         nothing = np.zeros(weights)
-        return MomentCorrection(Correction(0.0, 0.0, np.zeros(rows)), nothing, nothing)
+        return MomentCorrection(Correction(0.0, np.zeros(rows)), nothing, nothing)
     skewness, kurtosis = tilted.moments[:2]
     square = tilted.correlation**2
     cross = posterior.cross_covariance[tilted.alive] / tilted.sd[tilted.alive, None]  # c_nj

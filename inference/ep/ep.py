@@ -23,15 +23,16 @@ no constant grows with a precision or an offset, and any sign of tau will do.
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from ardvark.errors import InputError
 from ardvark.inference.ep.correction import evidence_correction, moment_correction
-from ardvark.inference.ep.parallel import Rows, parallel
+from ardvark.inference.ep.parallel import parallel
 from ardvark.inference.ep.run_of_steps import Weights, run_of_steps
-from ardvark.inference.ep.sequential import sequential
+from ardvark.inference.ep.sequential import Rows, sequential
 from ardvark.inference.known_sites.known import KnownSites, known
 from ardvark.inference.known_sites.stacked import expansion, log_concave
 from ardvark.inference.sites.approximation import (
@@ -161,12 +162,8 @@ class EP(MethodSettings, Approximation):
                 "EP's sites have become too strong to go on. Step-function sites do this when no "
                 "weights put every row on its side of zero: use a probit likelihood then."
             ) from None
-        _check_site_variances(prior.model.sites, found.site_precision)
-        return Rows(
-            found.sweeps, found.change, found.negative_cavities, found.skipped,
-            found.unresolved, found.site_precision, found.site_shift,
-            found.cavity_mean, found.cavity_variance, found.log_z,
-        )  # fmt: skip
+        _check_site_variances(prior.model.sites, found.tau)
+        return found
 
     def _fit(self, prior: Prior, rows: Rows) -> GaussianFit:
         posterior = rows.posterior
@@ -302,38 +299,22 @@ def _nodes(sites: Sites, mean: Array, variance: Array) -> tuple[Array, Array]:
     return np.where(known, mean, eta), share
 
 
-class _Identity:
-    """Sites as themselves: equal to nothing else, whatever their numbers are."""
-
-    def __init__(self, sites: Sites) -> None:
-        self.sites = sites
-
-    def __hash__(self) -> int:
-        return id(self.sites)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.sites is self.sites
-
-
-def _traits_of(sites: Sites, rows: int) -> tuple[KnownSites | None, bool, bool]:
+def _traits_of(sites: Any, rows: int) -> tuple[KnownSites | None, bool, bool]:
     """Sites in machine code, whether sweeps settle surely, whether sites may turn negative.
 
     Kept for sites that are arrays alone: they are the same at every step of a search.
     """
-    if isinstance(sites, KnownSites | ProbitSites | LogitSites):
-        return _traits_kept(_Identity(sites), rows)
-    return _traits(sites, rows)
-
-
-@lru_cache(maxsize=2)
-def _traits_kept(identity: _Identity, rows: int) -> tuple[KnownSites | None, bool, bool]:
-    return _traits(identity.sites, rows)
+    of_arrays = isinstance(sites, KnownSites | ProbitSites | LogitSites)
+    return (_traits_kept if of_arrays else _traits)(sites, rows)
 
 
 def _traits(sites: Sites, rows: int) -> tuple[KnownSites | None, bool, bool]:
     found = known(sites, rows)
     settles = not isinstance(sites, GaussianSites) and bool(np.all(log_concave(sites, rows)))
     return found, settles, found is not None and not bool(found.log_concave.all())
+
+
+_traits_kept = lru_cache(maxsize=2)(_traits)
 
 
 def _known_rows(prior: Prior) -> Rows:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ardvark.inference.ep.sequential import KNOWN, SMALL
+from ardvark.inference.ep.sequential import KNOWN, SMALL, Rows
 from ardvark.inference.known_sites.known import known
 from ardvark.inference.known_sites.stacked import Flags, expansion, log_concave, smooth
 from ardvark.inference.sites.arrays import Array
@@ -21,25 +21,9 @@ from ardvark.inference.sites.likelihoods import Sites
 from ardvark.inference.sites.model import Prior
 from ardvark.inference.sites.posterior import Posterior, condition
 
-__all__ = ["Rows", "parallel"]
+__all__ = ["parallel"]
 
 LEAST_DAMPING = 0.02
-
-
-class Rows(NamedTuple):
-    """The end of a search: the sites, and what is known of each row."""
-
-    sweeps: int
-    change: float
-    negative_cavities: int  # met on the way
-    skipped: int  # updates left out, for any reason
-    unresolved: int  # rows without a proper tilted distribution at the end
-    tau: Array
-    nu: Array
-    cavity_mean: Array
-    cavity_variance: Array
-    log_z: Array
-    posterior: Posterior | None = None
 
 
 def parallel(

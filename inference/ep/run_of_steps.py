@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ardvark.inference.ard.kernels import best_precisions
-from ardvark.inference.ep.parallel import Rows
-from ardvark.inference.ep.sequential import LONG, cost_of_sweep, run_weights
+from ardvark.inference.ep.sequential import LONG, Rows, cost_of_sweep, run_weights
 from ardvark.inference.known_sites.known import KnownSites
 from ardvark.inference.running.machine_code import njit
 from ardvark.inference.sites.arrays import Array, Index, Mask

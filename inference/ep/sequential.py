@@ -41,12 +41,13 @@ from ardvark.inference.known_sites.moments import tilted_site
 from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.threads import STOP, Watch, aside, unwatched
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.posterior import Posterior
 
 __all__ = [
     "KNOWN",
     "LONG",
     "SMALL",
-    "Settled",
+    "Rows",
     "cost_of_sweep",
     "fresh_functions",
     "fresh_weights",
@@ -69,21 +70,20 @@ FINE, NEGATIVE, IMPROPER = 0, 1, 2
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
-class Settled(NamedTuple):
-    """Where the sweeps ended: sites, and what q says of each row."""
+class Rows(NamedTuple):
+    """The end of a search: the sites, and what is known of each row."""
 
     sweeps: int
     change: float  # of the sites, relative, in one further full update
     negative_cavities: int  # met on the way
     skipped: int  # updates left out: those, and tilted moments that are not finite
     unresolved: int  # rows like that at the end
-    half_log_det: float
-    site_precision: Array
-    site_shift: Array
-    eta_mean: Array
+    tau: Array
+    nu: Array
     cavity_mean: Array
     cavity_variance: Array
     log_z: Array
+    posterior: Posterior | None = None
 
 
 @njit(cache=True, error_model="numpy")
@@ -363,7 +363,7 @@ def sequential(
     sites: KnownSites,
     start: tuple[Array, Array],
     settings: tuple[float, float, int],
-) -> Settled:
+) -> Rows:
     """Sweep until the sites stay.
 
     Parameters
@@ -389,5 +389,5 @@ def sequential(
 
     # else most sweeps end in two seconds
     found = aside(work) if cost_of_sweep(matrix, sites) > LONG else work(unwatched())
-    done, change, met, skipped, unresolved, half, eta, mu, lam, log_z = found[:10]
-    return Settled(done, change, met, skipped, unresolved, half, tau, nu, eta, mu, lam, log_z)
+    done, change, met, skipped, unresolved, _, _, mu, lam, log_z = found[:10]
+    return Rows(done, change, met, skipped, unresolved, tau, nu, mu, lam, log_z)

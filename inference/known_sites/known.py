@@ -71,7 +71,7 @@ Flags = NDArray[np.bool_]
 KINKED = (STEP, DOUBLE_EXPONENTIAL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KnownSites:
     """Rows of known families: `code` (N,) and `table` (N, 8), see `kernels.py`."""
 

@@ -61,7 +61,7 @@ class Sites(Protocol):
         """Moments of the site times N(mean, variance)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProbitSites:
     """Phi(sign * eta), right to 1e-12 relative out to |eta| = 300."""
 
@@ -114,7 +114,7 @@ class StepSites:
         return Tilted(log_ndtr(z), mean + self.sign * sd * hazard, variance * slack)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LogitSites:
     """1 / (1 + exp(-sign * eta))."""
 
