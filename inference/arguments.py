@@ -12,20 +12,10 @@ from typing import Any
 import xarray as xr
 
 from ardvark.errors import InputError
-from ardvark.inference.pymc_models.own import as_pymc
+from ardvark.inference.pymc_models.own import check_model
 from ardvark.models.tables import is_number
 
 __all__ = ["check_model", "check_tree", "check_trees"]
-
-
-def check_model(model: Any) -> Any:
-    """Give the `pm.Model`, also of a model of bambi; refuse what is none."""
-    graph = as_pymc(model)
-    if not hasattr(graph, "free_RVs"):
-        raise InputError(
-            f"model must be a pm.Model or a model of bambi, got {type(model).__name__}"
-        )
-    return graph
 
 
 def check_tree(tree: Any, argument: str = "tree", *, group: str | None = "posterior") -> None:

@@ -23,7 +23,7 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.replace import graph_replace, vectorize_graph
 
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
-from ardvark.inference.graph.latent import LatentGaussian
+from ardvark.inference.graph.latent import LatentGaussian, element_names
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.stored import stored_theta
 from ardvark.inference.methods import family_of
@@ -204,7 +204,9 @@ class GraphTarget:
         self.shapes = [np.shape(start[value.name]) for value in self.values]
         stops = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
         self.parts = [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
-        self.names = [label for v in self.values for label in _labels(form, v, start[v.name])]
+        dims = (form.named_vars_to_dims.get(rv.name) for rv in self.variables)
+        each = zip((value.name for value in self.values), self.shapes, dims, strict=True)
+        self.names = [label for one in each for label in element_names(form, *one)]
         self._natural_ndim = [np.ndim(natural[rv.name]) for rv in self.variables]
         self._log_density, self._forward = self._compiled(), self._forwards()
 
@@ -248,19 +250,6 @@ class GraphTarget:
     def log_density(self, x: Array) -> Array:
         """Log p(t, x), Jacobians included."""
         return np.concatenate([np.asarray(self._log_density(x[part])) for part in _chunks(len(x))])
-
-
-def _labels(model: Any, value: Any, start: Any) -> list[str]:
-    """One name per element, by the coordinates of the model where there are some."""
-    shape = np.shape(start)
-    rv = model.values_to_rvs[value]
-    dims = model.named_vars_to_dims.get(rv.name) or (None,) * len(shape)
-    labels = [""]
-    for dim, n in zip(dims, shape, strict=False):
-        known = model.coords.get(dim)
-        axis = [str(c) for c in known] if known is not None and len(known) == n else range(n)
-        labels = [f"{left}, {right}" if left else str(right) for left in labels for right in axis]
-    return [f"{value.name}[{label}]" if label else str(value.name) for label in labels]
 
 
 def _chunks(n: int) -> Iterator[slice]:

@@ -28,7 +28,7 @@ from ardvark.inference.sites.arrays import Array
 if TYPE_CHECKING:
     from ardvark.inference.graph.latent import LatentGaussian
 
-__all__ = ["Adjoint"]
+__all__ = ["Adjoint", "pull_of_sites"]
 
 _ELEMENTS = 10_000_000  # of a gradient at a time: 80 MB
 
@@ -98,38 +98,26 @@ class Adjoint:
 
     @built_once
     def _pull_means(self) -> Callable[..., list[Array]]:
-        theta = self.latent.reading.theta
-        rows, shares = (pt.matrix(name, dtype="float64") for name in ("U", "C"))
-        total = (self.latent.batched_means(rows) * shares).sum()
-        gradient = pt.grad(total, theta, disconnected_inputs="ignore")
-        return compile_graph([rows, shares, *theta], gradient)
+        return self._pull_through(self.latent.batched_means)
 
     @built_once
     def _pull_map(self) -> Callable[..., list[Array]]:
+        return self._pull_through(self.latent.batched_eta)
+
+    def _pull_through(self, batched: Callable[[Any], Any]) -> Callable[..., list[Array]]:
+        """Gradient of a map of weights in some rows, contracted with shares of its values."""
         theta = self.latent.reading.theta
         rows, shares = (pt.matrix(name, dtype="float64") for name in ("U", "C"))
-        total = (self.latent.batched_eta(rows) * shares).sum()
+        total = (batched(rows) * shares).sum()
         gradient = pt.grad(total, theta, disconnected_inputs="ignore")
         return compile_graph([rows, shares, *theta], gradient)
 
     @built_once
     def _pull(self) -> Callable[..., list[Array]]:
-        reading = self.latent.reading
         mean, precision = (pt.vector(name, dtype="float64") for name in ("m", "p"))
-        covariance, at, c0, c1, c2 = (
-            pt.matrix(name, dtype="float64") for name in ("K", "at", "c0", "c1", "c2")
-        )
+        covariance = pt.matrix("K", dtype="float64")
         total = self._prior_part(mean, precision, covariance)
-        if depends(reading.cut, reading.theta):
-            value = vectorize_graph(reading.cut, {reading.inside: at})
-            with differentiable(f"log p({self.latent.observed})"):
-                first = pt.grad(value.sum(), at)  # rows are separable
-                second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
-            total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
-        inputs = [mean, precision, covariance, at, c0, c1, c2]
-        with differentiable(f"log p({self.latent.observed})"):
-            gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
-        return compile_graph([*inputs, *reading.theta], gradient)
+        return pull_of_sites(self.latent, [mean, precision, covariance], total)
 
     def _prior_part(self, mean: Any, precision: Any, covariance: Any) -> Any:
         latent, reading = self.latent, self.latent.reading
@@ -182,3 +170,22 @@ class Adjoint:
     def constrain(self, free: Theta) -> dict[str, Array]:
         """Real-line values by name to natural-scale θ."""
         return self._named(self.transforms.backward(*(free[name] for name in self.latent.hyper)))
+
+
+def pull_of_sites(
+    latent: LatentGaussian, inputs: list[Any], total: Any
+) -> Callable[..., list[Array]]:
+    """Compile the gradient in θ of `total` and of Σ_n c0 ℓ_n + c1 ℓ'_n + c2 ℓ''_n.
+
+    Inputs are those of `total`, then where the sites are looked at, c0, c1 and c2, then θ.
+    """
+    reading = latent.reading
+    at, c0, c1, c2 = (pt.matrix(name, dtype="float64") for name in ("at", "c0", "c1", "c2"))
+    with differentiable(f"log p({latent.observed})"):
+        if depends(reading.cut, reading.theta):
+            value = vectorize_graph(reading.cut, {reading.inside: at})
+            first = pt.grad(value.sum(), at)  # rows are separable
+            second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
+            total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
+        gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
+    return compile_graph([*inputs, at, c0, c1, c2, *reading.theta], gradient)

@@ -101,11 +101,11 @@ class Compiled:
     @built_once
     def _naturals(self) -> dict[str, Callable[..., Array]]:
         """Blocks on their own scale to the graph's, by name, for a batch of values."""
-        return {n: _batched(v.free, v.natural) for n, v in self.reading.lines.items()}
+        return {n: _batched([v.free], v.natural) for n, v in self.reading.lines.items()}
 
     @built_once
     def _to_lines(self) -> dict[str, Callable[..., Array]]:
-        return {n: _batched(v.given, v.line) for n, v in self.reading.lines.items()}
+        return {n: _batched([v.given], v.line) for n, v in self.reading.lines.items()}
 
     def batched_means(self, U: Any) -> Any:
         """Graph of the prior means (batch, d) of all blocks at a matrix U (batch, d) of weights."""
@@ -192,10 +192,7 @@ class Compiled:
 
     @built_once
     def _eta_draws(self) -> Callable[..., Array]:
-        inputs = [*self.reading.w, *self.reading.theta]
-        batch = [_batch_of(v) for v in inputs]
-        eta = vectorize_graph(self.reading.eta, dict(zip(inputs, batch, strict=True)))
-        return compile_graph(batch, eta)
+        return _batched([*self.reading.w, *self.reading.theta], self.reading.eta)
 
     @built_once
     def _sites_draws(self) -> Callable[..., Array]:
@@ -205,16 +202,11 @@ class Compiled:
                 f"{self.observed!r} has {inside.ndim} dimensions: other values than its own can be "
                 f"given to one row of data only. Use pm.sample_posterior_predictive."
             )
-        batch = [_batch_of(v) for v in (inside, *self.reading.theta)]
-        replaced = dict(zip([inside, *self.reading.theta], batch, strict=True))
-        return compile_graph([label, *batch], vectorize_graph(log_sites, replaced))
+        return _batched([inside, *self.reading.theta], log_sites, label)
 
     @built_once
     def _own_sites_draws(self) -> Callable[..., Array]:
-        inputs = [self.reading.inside, *self.reading.theta]
-        batch = [_batch_of(v) for v in inputs]
-        value = vectorize_graph(self.reading.cut, dict(zip(inputs, batch, strict=True)))
-        return compile_graph(batch, value)
+        return _batched([self.reading.inside, *self.reading.theta], self.reading.cut)
 
     @built_once
     def _log_density(self) -> Callable[..., Array]:
@@ -236,14 +228,11 @@ def _static(variable: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in variable.type.shape)
 
 
-def _batched(variable: Any, value: Any) -> Callable[..., Array]:
-    batch = _batch_of(variable)
-    return compile_graph([batch], vectorize_graph(value, {variable: batch}))
-
-
-def _batch_of(variable: Any) -> Any:
-    """Input like `variable` with one more axis in front."""
-    return named_tensor(f"{variable.name}_draws", variable.dtype, (None,) * (variable.ndim + 1))
+def _batched(inputs: list[Any], value: Any, *single: Any) -> Callable[..., Array]:
+    """Compile for inputs with one more axis in front, behind those that have none."""
+    batch = [named_tensor(f"{v.name}_draws", v.dtype, (None,) * (v.ndim + 1)) for v in inputs]
+    value = vectorize_graph(value, dict(zip(inputs, batch, strict=True)))
+    return compile_graph([*single, *batch], value)
 
 
 def _orders(value: Any, E: Any) -> list[Any]:

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.basic import Constant
 
-from ardvark.inference.pytensor_graphs.affine import depends, operation
+from ardvark.inference.pytensor_graphs.affine import (
+    INDEXED,
+    JOINED,
+    MOVED,
+    RESHAPED,
+    depends,
+    operation,
+)
 
 __all__ = ["first_other_form"]
 
@@ -38,32 +45,11 @@ class _Other(Exception):
 _CONSTANT, _ALPHA = _Form(frozenset({0.0})), _Form(frozenset({1.0}))
 _POWERS = {"Sqr": 2.0, "Sqrt": 0.5, "Reciprocal": -1.0}
 _SUMS = {"Sum", "Mean"}
-_JOINED = {"Join", "Stack", "MakeVector"}
-# The elements of the first input, moved or repeated; indices and shapes follow.
-_MOVED = {
-    "Identity",
-    "ViewOp",
-    "DeepCopyOp",
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "Transpose",
-    "Subtensor",
-    "AdvancedSubtensor",
-    "AdvancedSubtensor1",
-    "Reshape",
-    "SpecifyShape",
-    "SplitDims",
-    "JoinDims",
-    "Alloc",
-    "Repeat",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-}
+_MOVED = {*MOVED, *RESHAPED, *INDEXED}
 _SAME = {"DimShuffle", "ExpandDims", "Squeeze", "Alloc"}  # values of a constant stay
 _CHECKS = {"CheckParameterValue", "CheckAndRaise", "Assert"}
 _COMPARED = {"GT", "GE", "LT", "LE", "EQ", "NEQ"}
-_LOGIC = {"AND", "OR", "XOR", "Invert", "All", "Any", *_MOVED, *_JOINED}
+_LOGIC = {"AND", "OR", "XOR", "Invert", "All", "Any", *_MOVED, *JOINED}
 
 
 def first_other_form(term: Any, alpha: Any, log_alpha: Any = None) -> str | None:
@@ -121,7 +107,7 @@ class _Walk:
     def _arithmetic(self, name: str, inputs: list[Any]) -> _Form:
         if name in ("Add", "Sub"):
             return self._sum(inputs)
-        if name in _JOINED:
+        if name in JOINED:
             single = all(self.form(part).single for part in inputs)
             return self._sum(inputs)._replace(single=single)
         if name in _SUMS:

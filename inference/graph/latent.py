@@ -36,7 +36,7 @@ from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.softmax import SoftmaxSites
 from ardvark.inference.sites.trigonometric import TrigonometricSites
 
-__all__ = ["LatentGaussian"]
+__all__ = ["LatentGaussian", "element_names"]
 
 _CHUNK = 512  # rows of a batched evaluation at a time, so that memory stays O(N d) ...
 # Rows for which PyTensor's rewrites cost more than to look twice. The links of classification have
@@ -101,15 +101,9 @@ class LatentGaussian(Compiled):
         return tuple(label for name in self.weights for label in self._labels(name))
 
     def _labels(self, name: str) -> list[str]:
-        shape, model = self.shapes[name], self.model
-        dims = model.named_vars_to_dims.get(name)
-        if not dims or name in self.reading.lines:  # another scale has other elements
-            dims = (None,) * len(shape)
-        labels = [""]
-        for dim, n in zip(dims, shape, strict=True):
-            axis = [str(x) for x in model.coords.get(dim) or range(n)]
-            labels = [f"{left}, {right}" if left else right for left in labels for right in axis]
-        return [f"{name}[{label}]" if label else name for label in labels]
+        moved = name in self.reading.lines  # another scale has other elements
+        dims = None if moved else self.model.named_vars_to_dims.get(name)
+        return element_names(self.model, name, self.shapes[name], dims)
 
     def in_blocks(self, w: Array) -> dict[str, Array]:
         """Weights (..., d) as one array per block."""
@@ -452,6 +446,16 @@ class LatentGaussian(Compiled):
     def gamma_conditionals(self, w: Array, theta: Theta) -> dict[str, GammaConditional]:
         """Gamma conditionals of the hyperparameters that have one, given weights and the rest."""
         return gamma_conditionals(self, w, theta)
+
+
+def element_names(model: Any, name: str, shape: tuple[int, ...], dims: Any) -> list[str]:
+    """One name for each element of a variable, by the coordinates of its dims."""
+    labels = [""]
+    for dim, n in zip(dims or (None,) * len(shape), shape, strict=False):
+        known = model.coords.get(dim)
+        axis = known if known is not None and len(known) == n else range(n)
+        labels = [f"{left}, {right}" if left else str(right) for left in labels for right in axis]
+    return [f"{name}[{label}]" if label else name for label in labels]
 
 
 def _part_of(sites: GraphSites, part: slice, rows: int) -> GraphSites:

@@ -14,25 +14,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 
-from ardvark.inference.pytensor_graphs.affine import operation
+from ardvark.inference.pytensor_graphs.affine import INDEXED, MOVED, RESHAPED, operation
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Line", "ModelHere", "Reading", "Rows", "expression", "stacked"]
-
-_SEEN_THROUGH = {
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "SpecifyShape",
-    "Cast",
-    "Identity",
-    "ViewOp",
-    "Alloc",
-    "Reshape",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-}
-_INDEXED = {"Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1"}
 
 
 class ModelHere:
@@ -123,11 +108,11 @@ def expression(variable: Any, depth: int = 4) -> str:
         return variable.name or ("..." if variable.owner is not None else "data")
     name, inputs = operation(variable.owner.op), variable.owner.inputs
     infix = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Dot": " @ "}
-    if name in _SEEN_THROUGH:
+    if name in {"Cast", *MOVED, *RESHAPED}:
         return expression(inputs[0], depth)
     shown = [expression(i, depth - 1) for i in inputs]
     if name in infix or name == "Matmul":
         return infix.get(name, " @ ").join(shown)
-    if name in _INDEXED:
+    if name in INDEXED:
         return f"{shown[0]}[{', '.join(shown[1:]) or '...'}]"
     return f"{name.lower()}({', '.join(shown)})"

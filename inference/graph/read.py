@@ -34,7 +34,7 @@ from ardvark.inference.graph.predictor import Part, is_zero
 from ardvark.inference.graph.priors import Base, base_of, kind
 from ardvark.inference.graph.verify import verify
 from ardvark.inference.pymc_models.compile import kept_with, named_tensor, quick
-from ardvark.inference.pymc_models.own import as_pymc
+from ardvark.inference.pymc_models.own import check_model
 from ardvark.inference.pymc_models.terms import natural_terms
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.pytensor_graphs.prior_rows import PriorRows, own_params, prior_rows
@@ -73,11 +73,7 @@ def read_model(
     UnreadableModel
         With the name of what does not fit and the reason.
     """
-    given, model = model, as_pymc(model)
-    if not hasattr(model, "free_RVs"):
-        raise InputError(
-            f"model must be a pm.Model or a model of bambi, got {type(given).__name__}"
-        )
+    model = check_model(model)
     names = None if weights is None else _as_names(weights)
     if predictor is not None and not isinstance(predictor, str):
         raise InputError(f"predictor must be the name of a variable, got {predictor!r}")
@@ -179,24 +175,25 @@ class _Taken:
 
     def _bases(self) -> list[Base]:
         members = self.found.members
-        params = [list(rv.owner.op.dist_params(rv.owner)) for rv in members]
-        flat = iter(self.in_values([p for some in params for p in some if hasattr(p, "ndim")]))
         at_zero = {self.free[m]: pt.zeros(self.start[m.name].shape) for m in members}
-        bases = []
-        for rv, some in zip(members, params, strict=True):
-            own = [next(flat) if hasattr(p, "ndim") else p for p in some]
-            shape = tuple(self.start[rv.name].shape)
-            bases.append(base_of(rv, own, self.free, shape, at_zero))
-        return bases
+        params = self._each_in_values([list(rv.owner.op.dist_params(rv.owner)) for rv in members])
+        return [
+            base_of(rv, own, self.free, tuple(self.start[rv.name].shape), at_zero)
+            for rv, own in zip(members, params, strict=True)
+        ]
 
     def _prior_rows(self) -> list[PriorRows | None]:
         members = self.found.members
-        params = [own_params(rv) for rv in members]
-        flat = iter(self.in_values([p for some in params for p in some]))
+        params = self._each_in_values([own_params(rv) for rv in members])
         return [
-            prior_rows(rv, [next(flat) for _ in some], self.free[rv], self.start[rv.name].shape)
-            for rv, some in zip(members, params, strict=True)
+            prior_rows(rv, own, self.free[rv], self.start[rv.name].shape)
+            for rv, own in zip(members, params, strict=True)
         ]
+
+    def _each_in_values(self, params: list[list[Any]]) -> list[list[Any]]:
+        """Parameters of several variables with values in place of random variables."""
+        moved = iter(self.in_values([p for some in params for p in some if hasattr(p, "ndim")]))
+        return [[next(moved) if hasattr(p, "ndim") else p for p in some] for some in params]
 
     def _rows(self, part: Part, ws: list[Any]) -> Rows:
         eta = part.predictor

@@ -4,8 +4,8 @@
 
 The pattern of J is found once by a walk over the graph (`pytensor_graphs/structure.py`). Its
 numbers are the graph's own: columns that never meet in a row have one colour, and the graph is
-evaluated once for each colour (`sparse/colours.py`). At every θ the graph is evaluated at random
-weights too, and must agree there. Gradients go the same way back.
+evaluated once for each colour (`colours`). At every θ the graph is evaluated at random weights too,
+and must agree there. Gradients go the same way back.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
-from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.sparse.type import SparseTensorType
 
 from ardvark.errors import UnreadableModel
-from ardvark.inference.pymc_models.compile import built_once, compile_graph, differentiable
+from ardvark.inference.graph.adjoint import pull_of_sites
+from ardvark.inference.pymc_models.compile import built_once, compile_graph
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.pytensor_graphs.structure import NoStructure, pattern_of, side_inputs
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array, Index
-from ardvark.inference.sparse.colours import colours
+from ardvark.inference.sparse.factor import colours
 from ardvark.inference.sparse.model import Layout, SparseModel, TooDense, layout
 from ardvark.inference.sparse.posterior import SparsePosterior
 
@@ -282,19 +282,9 @@ class SparseReading:
 
     @built_once
     def _pull(self) -> Callable[..., list[Array]]:
-        reading = self.latent.reading
         _, weight, log_det = self._prior_parts
         bar = pt.vector("q", dtype="float64")
-        at, c0, c1, c2 = (pt.matrix(n, dtype="float64") for n in ("at", "c0", "c1", "c2"))
-        total = (bar * weight).sum() + 0.5 * log_det
-        with differentiable(f"log p({self.latent.observed})"):
-            if depends(reading.cut, reading.theta):
-                value = vectorize_graph(reading.cut, {reading.inside: at})
-                first = pt.grad(value.sum(), at)
-                second = pt.grad(first.sum(), at, disconnected_inputs="ignore")
-                total += (c0 * value).sum() + (c1 * first).sum() + (c2 * second).sum()
-            gradient = pt.grad(total, reading.theta, disconnected_inputs="ignore")
-        return compile_graph([bar, at, c0, c1, c2, *reading.theta], gradient)
+        return pull_of_sites(self.latent, [bar], (bar * weight).sum() + 0.5 * log_det)
 
 
 def _same(before: Any, now: Any) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["as_pymc", "is_bambi"]
+from ardvark.errors import InputError
+
+__all__ = ["as_pymc", "check_model", "is_bambi"]
 
 
 def is_bambi(model: Any) -> bool:
@@ -23,3 +25,13 @@ def as_pymc(model: Any) -> Any:
     if model.backend is None:
         model.build()
     return model.backend.model
+
+
+def check_model(model: Any) -> Any:
+    """Give the `pm.Model`, also of a model of bambi; refuse what is none."""
+    graph = as_pymc(model)
+    if not hasattr(graph, "free_RVs"):
+        raise InputError(
+            f"model must be a pm.Model or a model of bambi, got {type(model).__name__}"
+        )
+    return graph

@@ -16,52 +16,32 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.traversal import toposort, walk
 from pytensor.tensor import TensorConstant
 
-__all__ = ["Note", "Notes", "depends", "operation", "parents"]
+__all__ = [
+    "INDEXED",
+    "JOINED",
+    "MOVED",
+    "RESHAPED",
+    "Note",
+    "Notes",
+    "depends",
+    "operation",
+    "parents",
+]
 
-# Affine if every input is: sums, moves of elements, views.
-_LINEAR = {
-    "Add",
-    "Sub",
-    "Neg",
-    "Identity",
-    "Cast",
-    "ViewOp",
-    "DeepCopyOp",
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "Transpose",
-    "MatrixTranspose",
-    "Sum",
-    "Mean",
-    "CumOp",
-    "Join",
-    "Stack",
-    "MakeVector",
-    "Split",
-    "SplitDims",
-    "JoinDims",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-    "ExtractDiag",
-    "AllocDiag",
-    "Diff",
-}
+# The elements of the only input, as they are or moved.
+MOVED = {"Identity", "ViewOp", "DeepCopyOp", "TensorFromScalar", "ScalarFromTensor"}
+MOVED |= {"DimShuffle", "ExpandDims", "Squeeze", "Transpose", "MatrixTranspose"}
+MOVED |= {"SplitDims", "JoinDims"}
+# Those of the first input, moved or repeated; shapes or indices follow.
+RESHAPED = {"Reshape", "SpecifyShape", "Alloc", "Repeat"}
+INDEXED = {"Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1"}
+JOINED = {"Join", "Stack", "MakeVector"}
+# Affine if every input is: sums, moves of elements.
+_LINEAR = {"Add", "Sub", "Neg", "Sum", "Mean", "CumOp", "Diff", "Cast", *MOVED, *JOINED}
+_LINEAR |= {"Split", "ExtractDiag", "AllocDiag"}
 # Affine in the first input if nothing else depends on the weights: indices, shapes, conditions,
 # divisors.
-_LINEAR_IN_FIRST = {
-    "Subtensor",
-    "AdvancedSubtensor",
-    "AdvancedSubtensor1",
-    "Reshape",
-    "SpecifyShape",
-    "CheckAndRaise",
-    "Assert",
-    "Alloc",
-    "Repeat",
-    "TrueDiv",
-    "Roll",
-}
+_LINEAR_IN_FIRST = {"CheckAndRaise", "Assert", "TrueDiv", "Roll", *RESHAPED, *INDEXED}
 # Affine in one input at a time: products.
 _BILINEAR = {"Mul", "Dot", "Matmul", "BatchedDot", "Kron", "KroneckerProduct", "Outer"}
 _BILINEAR |= {"StructuredDot"}  # with a sparse matrix, which only a sparse reading evaluates

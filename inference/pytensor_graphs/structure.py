@@ -25,34 +25,15 @@ import numpy as np
 from pytensor.graph.traversal import toposort
 from scipy.sparse import csr_array, eye_array, issparse, kron, vstack
 
-from ardvark.inference.pytensor_graphs.affine import Notes, operation
+from ardvark.inference.pytensor_graphs.affine import INDEXED, MOVED, RESHAPED, Notes, operation
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["NoStructure", "pattern_of", "side_inputs"]
 
 MOST_ENTRIES = 2e8  # of a pattern on the way
 
-_MOVES = {
-    "Subtensor",
-    "AdvancedSubtensor",
-    "AdvancedSubtensor1",
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "Transpose",
-    "MatrixTranspose",
-    "Reshape",
-    "SpecifyShape",
-    "Alloc",
-    "Repeat",
-    "Roll",
-    "SplitDims",
-    "JoinDims",
-    "ExtractDiag",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-}
 _SAME = {"Identity", "Cast", "ViewOp", "DeepCopyOp", "Neg", "CheckAndRaise", "Assert"}
+_MOVES = {*MOVED, *RESHAPED, *INDEXED, "Roll", "ExtractDiag"} - _SAME
 _UNIONS = {"Add", "Sub"}
 _PRODUCTS = {"Mul", "TrueDiv"}
 _MATRIX = {"Dot", "Matmul", "StructuredDot"}

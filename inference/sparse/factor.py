@@ -26,7 +26,7 @@ from scipy.sparse.linalg import spilu
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.sparse import kernels
 
-__all__ = ["Factor", "Plan", "plan"]
+__all__ = ["Factor", "Plan", "colours", "plan"]
 
 FULL = 0.6  # share of the lower triangle of what is left, from which it counts as dense
 FEW = 64  # columns for which no order is worth a search
@@ -232,3 +232,19 @@ class Factor:
             plan.row, values, plan.places, self.inverse_entries
         )
         return found
+
+
+def colours(pattern: Any, most: int) -> Index | None:
+    """A colour for each column of a `csr_array`, None if more than `most` are needed.
+
+    Columns of one colour never meet in a row, so that one product with their sum shows each of
+    their entries: a map is read in as many products as there are colours (Curtis, Powell & Reid
+    1974).
+    """
+    if np.diff(pattern.indptr).max(initial=0) > most:
+        return None
+    turned = csc_array(pattern)
+    parts = (pattern.indptr, pattern.indices, turned.indptr, turned.indices)
+    indptr, indices, begin, rows = (np.asarray(part, np.int64) for part in parts)
+    found = kernels.colours_of_columns(indptr, indices, begin, rows, most)
+    return None if np.any(found < 0) else np.asarray(found)

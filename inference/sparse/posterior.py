@@ -121,16 +121,11 @@ class SparsePosterior(Posterior):
 
     def _marginal_variance(self) -> Array:
         layout: Layout = self.prior.model.layout
-        found = np.empty(len(self.mean_of_weights))
+        found = np.empty(self.prior.mean.size)
         spread = np.sum((self._solved @ self._corner) * self._solved, axis=1)
         found[layout.columns] = self._factor.diagonal + spread
         found[layout.border] = np.diag(self._corner)[: self._width]
         return found
-
-    @property
-    def mean_of_weights(self) -> Array:
-        """Prior mean, for its size."""
-        return self.prior.mean
 
     @cached_property
     def row_covariance(self) -> Array:

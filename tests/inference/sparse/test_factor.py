@@ -5,8 +5,7 @@ import pytest
 from scipy.sparse import csr_array, eye_array, random_array, vstack
 
 from ardvark.inference.sparse import factor
-from ardvark.inference.sparse.colours import colours
-from ardvark.inference.sparse.factor import Factor, plan
+from ardvark.inference.sparse.factor import Factor, colours, plan
 
 
 def rows(rng, kind):
