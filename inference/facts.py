@@ -22,6 +22,10 @@ class Run(NamedTuple):
     seed: int
     progressbar: bool
 
+    def by_chain(self, values: Any) -> Any:
+        """Values (S, ...) of all draws as (chain, draw, ...)."""
+        return values.reshape((self.chains, self.draws, *values.shape[1:]))
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:

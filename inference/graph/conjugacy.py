@@ -5,6 +5,7 @@
 * Gamma conditionals: whether α given everything else is Gamma(A, B) is read from the operations of
   its log density f (`gamma_form.py`), for no values could tell. Then α f'(α) = (A - 1) - B α, and
   two evaluations give A and B. These can be drawn by Gibbs.
+* Noise: the sd, variance or precision of Gaussian sites that share it, found by value.
 """
 
 from __future__ import annotations
@@ -19,11 +20,23 @@ from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.pymc_models.compile import compile_graph, kept_with
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import GaussianSites
+from ardvark.inference.sites.model import least_noise
 
 if TYPE_CHECKING:
     from ardvark.inference.graph.latent import LatentGaussian
 
-__all__ = ["GammaConditional", "ard_precisions", "gamma_conditional", "gamma_conditionals"]
+__all__ = [
+    "GammaConditional",
+    "Noise",
+    "ard_precisions",
+    "gamma_conditional",
+    "gamma_conditionals",
+    "noise_of",
+]
+
+_POWERS = (1.0, 2.0, -2.0)  # θ = sd ** power: sd, variance, precision
+_NOTHING = 1e-14  # of the noise's sd: a mean this near to zero was read off as zero
 
 
 class GammaConditional(NamedTuple):
@@ -132,3 +145,70 @@ def _compiled_slope(latent: LatentGaussian, name: str) -> Any:
         return compile_graph([*reading.w, *reading.theta], slope)
 
     return kept_with(latent, ("slope", name), compiled)
+
+
+class Noise(NamedTuple):
+    """The hyperparameter that is the noise ("": it is fixed), as a power of its sd.
+
+    The target stands here too: a noise near zero hides it, and even that the sites are Gaussian.
+    """
+
+    name: str
+    power: float
+    fixed_sd: float
+    target: Array
+
+    def sd(self, theta: Mapping[str, Any]) -> float:
+        """The noise at these hyperparameters."""
+        return self.fixed_sd if not self.name else float(theta[self.name]) ** (1 / self.power)
+
+    def value_of(self, sd: Array) -> Array:
+        """The hyperparameter at a noise sd."""
+        return np.asarray(sd**self.power)
+
+    def log_slope(self, sd: Array) -> Array:
+        """Log of the derivative of the hyperparameter by the sd."""
+        return np.asarray(np.log(abs(self.power)) + (self.power - 1.0) * np.log(sd))
+
+    @property
+    def least(self) -> Array:
+        """The hyperparameter where the noise has its least sd."""
+        return np.array(least_noise(self.target) ** self.power)
+
+
+def noise_of(latent: LatentGaussian, rest: tuple[str, ...]) -> Noise | None:
+    """The noise parameter of the graph, or None if its sites are not Gaussian with one noise."""
+    start = latent.initial_theta()
+    inputs = dict(zip(latent.hyper, latent.reading.theta, strict=True))
+    names = [n for n in rest if depends(latent.reading.cut, [inputs[n]])]
+    first = _mean_and_sd(latent, start)
+    if first is None or len(names) > 1:
+        return None
+    mean, sd = first
+    target = np.where(np.abs(mean) > _NOTHING * sd, mean, 0.0)
+    if not names:
+        return Noise("", 1.0, sd, target)
+    [name] = names
+    moved = [start[name] * factor for factor in (0.7, 1.3)]
+    found = [_mean_and_sd(latent, {**start, name: value}) for value in moved]
+    for power in _POWERS:
+        pairs = zip(found, moved, strict=True)
+        if all(at is not None and _is_power(at, value, power, mean) for at, value in pairs):
+            return Noise(name, power, sd, target)
+    return None
+
+
+def _mean_and_sd(latent: LatentGaussian, theta: Mapping[str, Any]) -> tuple[Array, float] | None:
+    sites = latent.sites(theta)
+    if not isinstance(sites, GaussianSites):
+        return None
+    precision = np.asarray(sites.precision)
+    same = np.allclose(precision, precision.flat[0], rtol=1e-9)
+    return (sites.mean, float(precision.flat[0] ** -0.5)) if same else None
+
+
+def _is_power(found: tuple[Array, float], value: Any, power: float, target: Array) -> bool:
+    """Whether a value is this power of the sd that it gives, and leaves the target alone."""
+    mean, sd = found
+    still = np.allclose(mean, target, rtol=1e-6, atol=1e-6 * sd)
+    return np.ndim(value) == 0 and still and bool(np.isclose(sd**power, value, rtol=1e-9))

@@ -20,13 +20,13 @@ import numpy as np
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.ard.fixed_point import fixed_point_ard
+from ardvark.inference.ard.gaussian_ard import ACTIONS, GaussianArd, gaussian_ard
 from ardvark.inference.ard.gradient import log_slopes
-from ardvark.inference.ard.sequential_ard import ArdResult, sequential_ard
+from ardvark.inference.ard.sequential_ard import ArdResult, ArdStep, sequential_ard
 from ardvark.inference.graph.chart import Chart, discrete_hyper
+from ardvark.inference.graph.conjugacy import noise_of
 from ardvark.inference.graph.latent import LatentGaussian
-from ardvark.inference.hyper import gaussian_route
 from ardvark.inference.hyper.descend import descend, descend_carefully, ends
-from ardvark.inference.hyper.gaussian_route import noise_of
 from ardvark.inference.hyper.integrated import FAILURES
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Predictive
 from ardvark.inference.hyper.settle import Settled
@@ -34,7 +34,7 @@ from ardvark.inference.hyper.starts import SCALE_FACTORS, active_at_start
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import REJECTED, Approximation, GaussianFit
-from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.models.card import card_of
@@ -230,25 +230,30 @@ class Ascent:
     def _gaussian_steps(self, start: Any) -> ArdResult:
         """The same and the noise, by `gaussian_ard`."""
         assert self.noise is not None
-        site_model = self.latent.at(self.theta)
-        active, precision = self._active(start, site_model)
-        found = gaussian_route.search(
-            site_model,
-            self.noise,
-            self.noise.sd(self.theta),
+        site_model, sd = self.latent.at(self.theta), self.noise.sd(self.theta)
+        assert site_model.precision is not None
+        active, begin = self._active(start, site_model)
+        precision = site_model.precision
+        if begin is not None:
+            precision = np.where(self.optimised, begin, precision)
+        given = isinstance(start, Mapping) and self.noise.name in start
+        found = gaussian_ard(
+            site_model.projection,
+            self.noise.target - site_model.offset,
+            noise=None if self.noise.name else sd,
             optimised=self.optimised,
+            precision=precision,
             start=active,
-            start_precision=precision,
-            given_noise=isinstance(start, Mapping) and self.noise.name in start,
+            start_noise=sd if given else None,
             tolerance=self.settings.tolerance,
             max_steps=self.settings.max_steps,
             tick=self.tick,
         )
         self._set_precisions(found.precision)
-        if self.noise.name is not None:
+        if self.noise.name:
             self.theta[self.noise.name] = np.array(found.noise**self.noise.power)
         fit = self.method.approximate(self.latent.at(self.theta))
-        return gaussian_route.ard_path(found, fit, active)
+        return _path_of(found, fit, active)
 
     def _active(self, start: Any, site_model: SiteModel) -> tuple[Any, float | None]:
         if isinstance(start, Mapping) and not any(name in start for name in self.ard):
@@ -348,7 +353,7 @@ class Ascent:
         """Bounds on the real line: Gaussian noise stays above what the target can resolve."""
         low, high = np.full(chart.size, -np.inf), np.full(chart.size, np.inf)
         noise = self.any_noise
-        if noise is not None and noise.name is not None:
+        if noise is not None and noise.name:
             if not noise.target.any():
                 raise InputError(
                     f"the target is zero everywhere: its noise has no scale, and {noise.name} no "
@@ -367,3 +372,26 @@ def _least(numbers: list[float], what: str) -> int:
     if not np.any(values < np.inf):
         raise InputError(f"{what} is NaN or infinite: there is nothing to choose from")
     return int(np.argmin(values))
+
+
+def _path_of(found: GaussianArd, fit: GaussianFit, first: Mask | None) -> ArdResult:
+    """The path in the form of the general route; precisions are known at its two ends only."""
+    size = found.precision.size
+    on = set() if first is None else set(np.flatnonzero(first).tolist())
+    steps = []
+    for action, weight, evidence in zip(
+        found.path.action, found.path.weight, found.path.log_evidence, strict=True
+    ):
+        name = ACTIONS[int(action)]
+        if name == "add":
+            on.add(int(weight))
+        elif name == "delete":
+            on.discard(int(weight))
+        where = np.array(sorted(on), dtype=np.intp)
+        unknown = np.full(where.size, np.nan)
+        action = "re-estimate" if name == "all" else name
+        steps.append(
+            ArdStep(action, int(weight), np.nan, float(evidence), size, where, unknown, {})
+        )
+    end = ArdStep.at(steps[-1].action, steps[-1].weight, np.nan, found.precision, fit)
+    return ArdResult(found.precision, fit, [*steps[:-1], end], found.converged and fit.converged)

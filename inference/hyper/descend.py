@@ -8,7 +8,7 @@ the function is flat there.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -47,14 +47,8 @@ def descend(
     success, before = False, math.inf
     for _ in range(_STRETCHES):
         # Never further than e^5 times at once.
-        found = optimize.minimize(
-            objective,
-            u,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(np.maximum(u - _REACH, low), np.minimum(u + _REACH, high)),
-            options={"maxiter": max_steps, "ftol": 1e-12, "gtol": 1e-6},
-        )
+        box = np.maximum(u - _REACH, low), np.minimum(u + _REACH, high)
+        found = _within(objective, u, *box, max_steps)
         moved, u = np.abs(found.x - u).max(), found.x
         # A line search that finds nothing from a fresh start has met the rounding.
         idle = found.status == _NO_STEP and before - found.fun < tolerance
@@ -72,14 +66,7 @@ def descend_carefully(objective: Objective, u: Array, max_steps: int) -> Descent
     """
     reach, value, gradient, left = _FIRST, math.inf, np.full(u.size, np.inf), max_steps
     while left > 0:
-        found = optimize.minimize(
-            objective,
-            u,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(u - reach, u + reach),
-            options={"maxiter": left, "ftol": 1e-12, "gtol": 1e-6},
-        )
+        found = _within(objective, u, u - reach, u + reach, left)
         moved, left = float(np.abs(found.x - u).max()), left - max(found.nit, 1)
         gained = math.inf if value == math.inf else value - found.fun
         u, value, gradient = found.x, float(found.fun), np.asarray(found.jac, float)
@@ -92,6 +79,14 @@ def descend_carefully(objective: Objective, u: Array, max_steps: int) -> Descent
         if reach < _LEAST:
             break
     return Descent(u, value, gradient, bool(np.abs(gradient).max() < _STEEP))
+
+
+def _within(objective: Objective, u: Array, low: Array, high: Array, steps: int) -> Any:
+    """One call of L-BFGS."""
+    bounds, options = optimize.Bounds(low, high), {"maxiter": steps, "ftol": 1e-12, "gtol": 1e-6}
+    return optimize.minimize(
+        objective, u, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
 
 
 def ends(

@@ -59,13 +59,7 @@ class _Draws(NamedTuple):
     log_approximation: Array
 
     def taken(self, places: NDArray[np.intp]) -> _Draws:
-        return _Draws(
-            self.weights[places],
-            self.node[places],
-            self.log_likelihood[places],
-            self.lp[places],
-            self.log_approximation[places],
-        )
+        return _Draws._make(part[places] for part in self)
 
 
 def fit_integrated(
@@ -227,21 +221,17 @@ def _groups(
     improper: list[str],
     own: Estimate,
 ) -> dict[str, Any]:
-    shape, model = (run.chains, run.draws), latent.model
-    by_node = _theta_of(latent, mixture)
-    named = {
-        name: values[draws.node].reshape((*shape, *values.shape[1:]))
-        for name, values in by_node.items()
-    }
-    named |= latent.split(draws.weights.reshape((*shape, -1)))
+    model, by_node = latent.model, _theta_of(latent, mixture)
+    named = {name: run.by_chain(values[draws.node]) for name, values in by_node.items()}
+    named |= latent.split(run.by_chain(draws.weights))
     posterior = named_dataset(model, named, latent.predictor)
     posterior.attrs["sampling_kind"] = "iid"
-    stats = {"lp": draws.lp.reshape(shape)}
+    stats = {"lp": run.by_chain(draws.lp)}
     if not hyper.correct:  # corrected draws are not the approximation's
-        stats["log_approximation"] = draws.log_approximation.reshape(shape)
+        stats["log_approximation"] = run.by_chain(draws.log_approximation)
     return {
         "posterior": posterior,
-        "log_likelihood": row_dataset(latent, draws.log_likelihood.reshape((*shape, -1))),
+        "log_likelihood": row_dataset(latent, run.by_chain(draws.log_likelihood)),
         "sample_stats": draws_dataset(model, stats),
         "theta": theta_dataset(latent, mixture.mode),
         "theta_nodes": nodes_dataset(latent, by_node),

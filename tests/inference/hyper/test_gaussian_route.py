@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 import ardvark as av
+from ardvark.inference.graph.conjugacy import noise_of
 from ardvark.inference.graph.read import read_model
-from ardvark.inference.hyper.gaussian_route import noise_of
 
 RNG = np.random.default_rng(71)
 X = RNG.normal(size=(60, 5))
@@ -29,6 +29,8 @@ def user_graph(form):
             pm.Normal("t", eta, sigma=noise * np.linspace(1, 2, 60), observed=T)
         elif form == "student":
             pm.StudentT("t", nu=4, mu=eta, sigma=noise, observed=T)
+        elif form == "in the mean too":
+            pm.Normal("t", eta + noise, sigma=noise, observed=T)
         else:
             pm.Normal("t", eta, sigma=noise + 1.0, observed=T)
     return model
@@ -42,7 +44,7 @@ def test_the_noise_is_found_by_value(form, power):
     np.testing.assert_allclose(noise.target, T, rtol=1e-9)
 
 
-@pytest.mark.parametrize("form", ["by row", "student", "shifted"])
+@pytest.mark.parametrize("form", ["by row", "student", "shifted", "in the mean too"])
 def test_other_noises_take_the_general_route(form):
     assert noise_of(read_model(user_graph(form)), ("noise",)) is None
 
