@@ -52,8 +52,7 @@ class Side(NamedTuple):
     @property
     def block(self) -> GaussianBlock:
         """As a Gaussian that can be drawn from."""
-        root = np.linalg.cholesky(self.covariance[::-1, ::-1])[::-1, ::-1]
-        return GaussianBlock(self.mean, root, float(np.log(root.diagonal()).sum()))
+        return GaussianBlock.of(self.mean, self.covariance)
 
 
 class RsfmFit(NamedTuple):

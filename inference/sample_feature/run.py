@@ -23,7 +23,7 @@ from ardvark.inference.hyper.stored import stored_theta
 from ardvark.inference.running.progress import progress
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.rsfm import rsfm, rsfm_state
-from ardvark.inference.sample_feature.search import ascend
+from ardvark.inference.sample_feature.search import ascend, first_rows
 from ardvark.inference.sample_feature.tree import (
     SIDES,
     approximation_groups,
@@ -39,7 +39,7 @@ from ardvark.inference.sites.likelihoods import LogitSites
 from ardvark.inference.sites.quadrature import quadrature_tilted
 from ardvark.inference.tree import TREATMENTS
 from ardvark.inference.vb.blocks import Gamma, GaussianBlock, Known
-from ardvark.inference.vb.rows import GammaNoise, GaussianRows, GivenNoise, LogisticRows, Rows
+from ardvark.inference.vb.rows import LogisticRows
 from ardvark.inference.vb.run import checked_hyper, why_not_converged
 from ardvark.models.card import card_of
 
@@ -58,7 +58,7 @@ def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
     with progress(name, run.progressbar) as tick:
         fit = ascend(
             basis,
-            _first_rows(model, prior, given.get("beta")),
+            first_rows(*target_of(model), prior, given.get("beta")),
             prior,
             pruning=settings.pruning(sparse=hyper is None),
             starts=settings.starts or 3,
@@ -96,16 +96,6 @@ def _given(model: Any, hyper: Fixed | None) -> dict[str, Array]:
         return {}
     names = tuple(rv.name for rv in model.free_RVs if rv.name not in SIDES)
     return fixed_values(hyper, names)
-
-
-def _first_rows(model: Any, prior: Gamma, beta: Array | None) -> Rows:
-    target, classes = target_of(model)
-    if classes:
-        return LogisticRows(target, np.ones_like(target))
-    if beta is not None:
-        return GaussianRows(target, GivenNoise(float(beta)))
-    spread = float(target.var()) or 1.0
-    return GaussianRows(target, GammaNoise(prior, Gamma(np.array(1.0), np.array(spread))))
 
 
 def _positive(state: State) -> State:
@@ -244,7 +234,7 @@ def _by_moments(basis: KernelBasis, tree: xr.DataTree) -> tuple[Array, Array, fl
     samples, features = np.flatnonzero(on[:at]), np.flatnonzero(on[at:])
     cut, nothing = len(samples), Known(np.empty(0))
     w, lam = (
-        GaussianBlock(mean[part], _root(covariance[part, part]), 0.0)
+        GaussianBlock.of(mean[part], covariance[part, part])
         for part in (slice(None, cut), slice(cut, None))
     )
     rows = LogisticRows(np.ones(basis.shape[0]), np.ones(basis.shape[0]))
@@ -253,10 +243,6 @@ def _by_moments(basis: KernelBasis, tree: xr.DataTree) -> tuple[Array, Array, fl
     theta = stored_theta(tree)
     noise = 1.0 / float(theta["beta"]) if "beta" in theta else 0.0
     return first, np.maximum(second - first**2, 0.0), noise
-
-
-def _root(covariance: Array) -> Array:
-    return np.asarray(np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1])
 
 
 def _by_draws(basis: KernelBasis, tree: xr.DataTree) -> tuple[Average, Average, float]:

@@ -28,13 +28,12 @@ from ardvark.inference.laplace import Laplace
 from ardvark.inference.running.executor import check_executor, run_tasks
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.rsfm import rsfm, rsfm_state
-from ardvark.inference.sample_feature.search import ascend
+from ardvark.inference.sample_feature.search import ascend, first_rows
 from ardvark.inference.sample_feature.vb import State, eta_moments
 from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.sites.likelihoods import LogitSites
 from ardvark.inference.sites.quadrature import quadrature_tilted
 from ardvark.inference.vb.blocks import Gamma
-from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows
 from ardvark.inference.vb.vb import VB
 from ardvark.models.card import card_of
 from ardvark.models.checks import Seed, one_of, positive, positive_integer, some_seed
@@ -112,12 +111,9 @@ def train(
         state = rsfm_state(found, target, classes)
         return Machine(basis, state, classes, np.nan, found.converged)
     prior = Gamma(np.array(a), np.array(b))
-    spread = np.array(float(target.var()) or 1.0)
     fit = ascend(
         basis,
-        LogisticRows(target, np.ones_like(target))
-        if classes
-        else GaussianRows(target, GammaNoise(prior, Gamma(np.array(1.0), spread))),
+        first_rows(target, classes, prior),
         prior,
         pruning=method.pruning(sparse=True),
         starts=method.starts or 3,

@@ -1,10 +1,10 @@
 """The ascent of a sample-feature machine from start to end: starts, leaps, pruning, stopping.
 
 Different starts reach different optima; the end with the best bound of the whole model is kept.
-Three sweeps are extrapolated (`Ascent.leap`), and weights may leave after a warm-up.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +13,12 @@ from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sample_feature.vb import Ascent, State, Watch, readmitted
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.vb.blocks import Gamma, GaussianBlock, Known
-from ardvark.inference.vb.rows import Rows
+from ardvark.inference.vb.climb import climb
+from ardvark.inference.vb.rows import GammaNoise, GaussianRows, GivenNoise, LogisticRows, Rows
 from ardvark.inference.vb.vb import Pruning
 
-__all__ = ["BilinearFit", "ascend", "first_state"]
+__all__ = ["BilinearFit", "ascend", "first_rows", "first_state"]
 
-_CALM = 3  # sweeps in a row that must gain less than the tolerance
 _START_SD = 0.01  # of lam: small, since a wide start drowns the first update of w
 
 
@@ -65,13 +65,14 @@ def ascend(
         Called with the name of each block and the state after its update.
     """
     rng = np.random.default_rng(random_seed)
+    run = partial(_run, pruning=pruning, tolerance=tolerance, max_sweeps=max_sweeps, tick=tick)
     fits = []
     for name, mean in _starts(basis.shape[1], starts, rng):
         state = first_state(basis.shape, mean, rows, alpha_w, alpha_lam)
         ascent = Ascent(basis, state, prior, memory, watch)
-        fit = _run(ascent, name, pruning, tolerance, max_sweeps, tick)
+        fit = run(ascent, name)
         if pruning is not None and pruning.reversible:
-            fit = _once_more(ascent, fit, pruning, tolerance, max_sweeps, tick)
+            fit = max((fit, run(_whole(ascent, fit.state), name)), key=lambda end: end.whole)
         fits.append(fit)
     best = max(fits, key=lambda fit: fit.whole)
     return best._replace(ends={fit.start: fit.whole for fit in fits})
@@ -125,52 +126,43 @@ def _run(
     max_sweeps: int,
     tick: Tick,
 ) -> BilinearFit:
-    path, sizes, calm, gain = list[float](), list[tuple[int, int]](), 0, np.inf
-    places = list[Array]()
-    while len(path) < max_sweeps and calm < _CALM:
-        bound = ascent.sweep()
-        places = [*places, ascent.place()]
-        if len(places) == 3:
-            bound, places = ascent.leap(places, bound), []
-        if path:
-            gain = (bound - path[-1]) / (1.0 + abs(bound))
-            calm = calm + 1 if gain < tolerance else 0
-        warm = pruning is not None and (len(path) + 1 >= pruning.warm_up or calm >= _CALM)
-        if pruning is not None and warm and ascent.prune(pruning):
-            calm, gain, places = -1, np.inf, []
-            bound = ascent.bound()
-        path.append(bound)
+    sizes = list[tuple[int, int]]()
+
+    def told(number: int, bound: float) -> None:
         sizes.append((len(ascent.state.samples), len(ascent.state.features)))
-        tick(f"start {start}, sweep {len(path)}, ELBO {bound:.6g}, {sizes[-1][0]} samples, "
+        tick(f"start {start}, sweep {number}, ELBO {bound:.6g}, {sizes[-1][0]} samples, "
              f"{sizes[-1][1]} features")  # fmt: skip
+
+    found = climb(ascent, pruning, tolerance, max_sweeps, told)
     return BilinearFit(
         ascent.state,
-        np.array(path),
+        found.elbo,
         np.array(sizes),
-        calm >= _CALM,
-        gain,
+        found.converged,
+        found.gain,
         start,
         ascent.whole_bound(),
         {},
     )
 
 
-def _once_more(
-    ascent: Ascent,
-    fit: BilinearFit,
-    pruning: Pruning,
-    tolerance: float,
-    max_sweeps: int,
-    tick: Tick,
-) -> BilinearFit:
-    """Take in again what was pruned, ascend anew, and keep the better end."""
-    shape, state = ascent.basis.shape, fit.state
+def _whole(ascent: Ascent, state: State) -> Ascent:
+    """The same ascent from an end, with what was pruned taken in again."""
+    shape = ascent.basis.shape
     narrow, one = _START_SD**2, Gamma(np.array(1.0), np.array(1.0))
     w, of_w = readmitted(state.w, state.alpha_w, state.samples, np.full(shape[2], narrow), one)
     lam, of_lam = readmitted(
         state.lam, state.alpha_lam, state.features, np.full(shape[1], narrow), one
     )
     whole = State(w, lam, of_w, of_lam, state.rows, np.arange(shape[2]), np.arange(shape[1]))
-    again = Ascent(ascent.basis, whole, ascent.prior, ascent.memory, ascent.watch)
-    second = _run(again, fit.start, pruning, tolerance, max_sweeps, tick)
-    return max((fit, second), key=lambda end: end.whole)
+    return Ascent(ascent.basis, whole, ascent.prior, ascent.memory, ascent.watch)
+
+
+def first_rows(target: Array, classes: bool, prior: Gamma, beta: Any = None) -> Rows:
+    """The likelihood with its starting values: signs, or targets with a noise precision."""
+    if classes:
+        return LogisticRows(target, np.ones_like(target))
+    if beta is not None:
+        return GaussianRows(target, GivenNoise(float(beta)))
+    spread = float(target.var()) or 1.0
+    return GaussianRows(target, GammaNoise(prior, Gamma(np.array(1.0), np.array(spread))))

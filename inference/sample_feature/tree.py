@@ -47,20 +47,18 @@ def approximation_groups(
     model: Any, state: State, prior: Gamma | None, run: Run
 ) -> dict[str, xr.Dataset]:
     """Draws from q with both densities, and its moments."""
-    rng, n, shape = np.random.default_rng(run.seed), run.chains * run.draws, (run.chains, run.draws)
+    rng, n = np.random.default_rng(run.seed), run.chains * run.draws
     drawn, log_p, log_q = _draw(state, prior, n, rng)
     named = _whole(model, state, drawn)
     beta = drawn.get("beta", np.full(n, np.nan))
     log_likelihood = _log_likelihood(model, drawn["w"], drawn["lam"], beta, state)
-    named = {k: v.reshape((*shape, *v.shape[1:])) for k, v in named.items()}
-    order = [rv.name for rv in model.free_RVs]
-    posterior = draws_dataset(model, {name: named[name] for name in order})
+    posterior = draws_dataset(model, {v.name: run.by_chain(named[v.name]) for v in model.free_RVs})
     posterior.attrs["sampling_kind"] = "iid"
     stats = {
-        "lp": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
-        "log_approximation": log_q.reshape(shape),
+        "lp": run.by_chain(log_likelihood.sum(axis=1) + log_p),
+        "log_approximation": run.by_chain(log_q),
     }
-    rows = {"t": log_likelihood.reshape((*shape, -1))}
+    rows = {"t": run.by_chain(log_likelihood)}
     return {
         "posterior": posterior,
         "log_likelihood": draws_dataset(model, rows, {"t": ("row",)}),

@@ -39,13 +39,13 @@ from ardvark.inference.vb.blocks import (
     gaussian_block,
     weights_term,
 )
+from ardvark.inference.vb.climb import Climber
 from ardvark.inference.vb.rows import Rows
 from ardvark.inference.vb.vb import Pruning
 
 __all__ = ["Ascent", "State", "Watch", "elbo", "eta_moments", "readmitted"]
 
 _INNER = 3  # updates of lam, its precisions and the noise for one of w: they cost next to nothing
-_LONGEST = 64.0  # leap, in sweeps or so
 
 type Watch = Callable[[str, "State"], None]
 
@@ -81,8 +81,10 @@ def _without_rows(state: State, prior: Gamma) -> float:
     return total
 
 
-class Ascent:
+class Ascent(Climber):
     """Coordinate ascent from one start; `state` is carried, the moments of Phi follow it."""
+
+    state: State
 
     def __init__(
         self,
@@ -106,8 +108,7 @@ class Ascent:
 
     def _now(self, name: str, **changes: Any) -> None:
         self.state = self.state._replace(**changes)
-        if self.watch is not None:
-            self.watch(name, self.state)
+        self.tell(name)
 
     def update_w(self) -> None:
         """q(w)."""
@@ -173,24 +174,8 @@ class Ascent:
         rates = [np.log(q.rate) for q in pair if isinstance(q, Gamma)]
         return np.concatenate([*rates, self.state.lam.mean])
 
-    def leap(self, path: list[Array], before: float) -> float:
-        """Extrapolate three sweeps, sweep from there, and stay only if the ELBO is higher."""
-        first, second = path[1] - path[0], path[2] - 2.0 * path[1] + path[0]
-        length = min(float(np.linalg.norm(first) / max(np.linalg.norm(second), 1e-300)), _LONGEST)
-        if length <= 1.0:
-            return before
-        kept = self.state, self.seen
-        watch, self.watch = self.watch, None  # a trial is no step
-        self._go_to(path[0] + 2.0 * length * first + length**2 * second)  # Var08, scheme S3
-        bound = self.sweep()
-        self.watch = watch
-        if not bound > before:
-            self.state, self.seen = kept
-            return before
-        self._now("leap")
-        return bound
-
-    def _go_to(self, place: Array) -> None:
+    def go_to(self, place: Array) -> None:
+        """Take the coordinates of a leap."""
         for name in ("alpha_w", "alpha_lam"):
             q = getattr(self.state, name)
             if isinstance(q, Gamma):

@@ -41,6 +41,12 @@ class GaussianBlock(NamedTuple):
     root: Array
     half_log_det: float  # of the covariance
 
+    @staticmethod
+    def of(mean: Array, covariance: Array) -> "GaussianBlock":
+        """The block with this mean and covariance."""
+        root = np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1]
+        return GaussianBlock(mean, root, float(np.log(root.diagonal()).sum()))
+
     @property
     def second(self) -> Array:
         """E w² of each weight."""
@@ -59,9 +65,7 @@ class GaussianBlock(NamedTuple):
 
     def kept(self, keep: Mask) -> "GaussianBlock":
         """The law of some of the weights."""
-        covariance = self.covariance[np.ix_(keep, keep)]
-        root = np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1]
-        return GaussianBlock(self.mean[keep], root, float(np.log(root.diagonal()).sum()))
+        return GaussianBlock.of(self.mean[keep], self.covariance[np.ix_(keep, keep)])
 
     def draws(self, n: int, rng: np.random.Generator) -> Array:
         """Independent draws (n, k)."""

@@ -12,10 +12,9 @@ import numpy as np
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.sites.approximation import GaussianFit
-from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import Posterior, condition
-from ardvark.inference.vb.rows import FixedRows, LogisticRows, Parabola, ProbitRows, Rows
+from ardvark.inference.vb.rows import Parabola, bounded
 
 __all__ = ["Bound"]
 
@@ -37,7 +36,12 @@ class Bound:
 
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:
         """Tighten the sites until they stay; `warm` is not used, q depends on the model alone."""
-        prior, rows = Prior(model), _rows(model.sites, len(model.offset))
+        prior, rows = Prior(model), bounded(model.sites, len(model.offset))
+        if rows is None:
+            raise UnsupportedPair(
+                f"no bound is known for {type(model.sites).__name__}: VB has one for logit, probit "
+                f"and Gaussian likelihoods. Use EP or Laplace."
+            )
         mean, change, iterations = prior.eta_mean, np.inf, 0
         while True:
             parabola = rows.parabola
@@ -58,23 +62,6 @@ class Bound:
             site_shift=posterior.site_shift,
             info={"eta_change": change},
         )
-
-
-def _rows(sites: Sites, n_rows: int) -> Rows:
-    if isinstance(sites, LogitSites):
-        sign = np.broadcast_to(sites.sign, n_rows).astype(float)
-        return LogisticRows(sign, np.ones(n_rows))
-    if isinstance(sites, ProbitSites):
-        sign = np.broadcast_to(sites.sign, n_rows).astype(float)
-        return ProbitRows(sign, np.zeros(n_rows))
-    if isinstance(sites, GaussianSites):
-        precision = np.broadcast_to(sites.precision, n_rows).astype(float)
-        constant = sites.log_scale - 0.5 * precision * sites.mean**2
-        return FixedRows(Parabola(constant, precision * sites.mean, precision))
-    raise UnsupportedPair(
-        f"no bound is known for {type(sites).__name__}: VB has one for logit, probit and Gaussian "
-        f"likelihoods. Use EP or Laplace."
-    )
 
 
 def _bound(posterior: Posterior, parabola: Parabola) -> float:

@@ -25,14 +25,13 @@ from ardvark.inference.sites.arrays import Array, Index, Mask
 from ardvark.inference.sites.model import Prior, SiteModel
 from ardvark.inference.sites.posterior import Posterior, condition
 from ardvark.inference.vb.blocks import Gamma, Precisions, conjugate, weights_term
+from ardvark.inference.vb.climb import Climber, climb
 from ardvark.inference.vb.rows import Rows
 from ardvark.inference.vb.vb import Pruning
 
 __all__ = ["LinearFit", "LinearState", "PrecisionPlan", "ascend_linear", "elbo"]
 
-_CALM = 3  # sweeps in a row that must gain less than the tolerance
 _FIRST = (1.0, 100.0, 0.01)  # precisions of the starts, times the typical one
-_LONGEST = 64.0  # leap, in sweeps or so
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +41,6 @@ class PrecisionPlan:
     group: Index  # (d,) index of its Gamma, -1 = given
     given: Array  # (d,) where group is -1; inf = the weight is off
     prior: Gamma  # (g,)
-
-    @property
-    def count(self) -> Array:
-        """Weights of each group."""
-        return np.bincount(self.group[self.group >= 0], minlength=len(self.prior.shape)).astype(
-            float
-        )
 
     def spread(self, of_groups: Array, given: Array) -> Array:
         """One value for each weight, from one for each group."""
@@ -99,7 +91,7 @@ def elbo(plan: PrecisionPlan, state: LinearState) -> float:
     return value + state.rows.minus_kl + state.alpha.kept(alive).minus_kl(plan.prior.kept(alive))
 
 
-class _Ascent:
+class _Ascent(Climber):
     def __init__(
         self,
         arrays: SiteModel,
@@ -125,42 +117,29 @@ class _Ascent:
         model = SiteModel(old.mean, old.projection, old.offset, old.sites, precision)
         return condition(Prior(model), parabola.precision, parabola.shift)
 
-    def _seen(self, name: str) -> None:
-        if self.watch is not None:
-            self.watch(name, self.state)
-
     def sweep(self) -> float:
         self.posterior = self._gaussian(self.rows)
-        self._seen("w")
+        self.tell("w")
         q = self.posterior
         if self.plan.prior.shape.size:
             second = (q.mean - self.arrays.mean) ** 2 + q.marginal_variance
             count = self.plan.sums(np.ones(len(second)), self.active)
             total = self.plan.sums(second, self.active)
             self.alpha = conjugate(self.plan.prior, total, count)
-            self._seen("alpha")
+            self.tell("alpha")
         self.rows = self.rows.tightened(q.eta_mean, q.eta_mean**2 + q.eta_variance)
-        self._seen("rows")
+        self.tell("rows")
+        return self.bound()
+
+    def bound(self) -> float:
         return elbo(self.plan, self.state)
 
-    def leap(self, path: list[Array], before: float) -> float:
-        """Extrapolate the precisions of three sweeps; stay only if the ELBO is higher."""
-        first, second = path[1] - path[0], path[2] - 2.0 * path[1] + path[0]
-        length = min(float(np.linalg.norm(first) / max(np.linalg.norm(second), 1e-300)), _LONGEST)
-        if length <= 1.0:
-            return before
-        kept, watch = self.state, self.watch
-        self.watch = None  # a trial is no step
-        rate = np.exp(path[0] + 2.0 * length * first + length**2 * second)  # Var08, scheme S3
+    def place(self) -> Array:
+        return np.log(self.alpha.rate) if isinstance(self.alpha, Gamma) else np.empty(0)
+
+    def go_to(self, place: Array) -> None:
         assert isinstance(self.alpha, Gamma)
-        self.alpha = Gamma(self.alpha.shape, rate)
-        bound = self.sweep()
-        self.watch = watch
-        if not bound > before:
-            self.posterior, self.alpha, self.rows = kept
-            return before
-        self._seen("leap")
-        return bound
+        self.alpha = Gamma(self.alpha.shape, np.exp(place))
 
     def prune(self, pruning: Pruning) -> bool:
         q = self.posterior
@@ -220,20 +199,8 @@ def _run(
     max_sweeps: int,
     tick: Tick,
 ) -> LinearFit:
-    path, places, calm, gain = list[float](), list[Array](), 0, np.inf
-    while len(path) < max_sweeps and calm < _CALM:
-        bound = ascent.sweep()
-        if isinstance(ascent.alpha, Gamma) and ascent.alpha.rate.size:
-            places = [*places, np.log(ascent.alpha.rate)]
-        if len(places) == 3:
-            bound, places = ascent.leap(places, bound), []
-        if path:
-            gain = (bound - path[-1]) / (1.0 + abs(bound))
-            calm = calm + 1 if gain < tolerance else 0
-        warm = pruning is not None and (len(path) + 1 >= pruning.warm_up or calm >= _CALM)
-        if pruning is not None and warm and ascent.prune(pruning):
-            calm, gain, places = -1, np.inf, []
-            bound = elbo(ascent.plan, ascent.state)
-        path.append(bound)
-        tick(f"sweep {len(path)}, ELBO {bound:.6g}, {int(ascent.active.sum())} weights")
-    return LinearFit(ascent.state, ascent.active, np.array(path), calm >= _CALM, gain, ())
+    def told(number: int, bound: float) -> None:
+        tick(f"sweep {number}, ELBO {bound:.6g}, {int(ascent.active.sum())} weights")
+
+    found = climb(ascent, pruning, tolerance, max_sweeps, told)
+    return LinearFit(ascent.state, ascent.active, *found, ())

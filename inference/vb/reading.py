@@ -12,53 +12,30 @@ Anything else is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 
 from ardvark.errors import InputError, UnsupportedPair
+from ardvark.inference.graph.conjugacy import Noise, noise_of
+from ardvark.inference.graph.gamma_form import first_other_form
 from ardvark.inference.graph.latent import LatentGaussian
 from ardvark.inference.pymc_models.compile import compile_graph
 from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
+from ardvark.inference.sites.likelihoods import GaussianSites, Sites
 from ardvark.inference.sites.model import least_noise
 from ardvark.inference.vb.blocks import Gamma
 from ardvark.inference.vb.linear import PrecisionPlan
-from ardvark.inference.vb.rows import (
-    FixedRows,
-    FreeNoise,
-    GaussianRows,
-    LogisticRows,
-    Parabola,
-    ProbitRows,
-    Rows,
-)
+from ardvark.inference.vb.rows import FreeNoise, GaussianRows, Rows, bounded
 
-__all__ = ["NoiseReading", "Roles", "fixed_plan", "log_prior", "read_roles", "rows_of"]
+__all__ = ["Roles", "fixed_plan", "log_prior", "read_roles", "rows_of"]
 
 _CONSTANT = 1e-12  # sd of a target, relative to its size: less is rounding
 _NOTHING = 1e-14  # of the noise's sd: a mean this near to zero was read off as zero
 _INSTEAD = "Use EP(), Laplace() or NUTS(), or fix it: VB(hyper=Fixed({...}))"
-# sd of the noise -> value of the hyperparameter, and log of its derivative
-_SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "sd": (lambda s: s, np.zeros_like),
-    "precision": (lambda s: s**-2.0, lambda s: np.log(2.0) - 3.0 * np.log(s)),
-    "variance": (lambda s: s**2.0, lambda s: np.log(2.0 * s)),
-}
-
-
-class NoiseReading(NamedTuple):
-    """The noise's hyperparameter, and what of the noise it is."""
-
-    name: str
-    kind: str  # in _SCALES
-
-    def value_of(self, sigma: Array) -> Array:
-        """Value of the hyperparameter at this noise sd."""
-        return _SCALES[self.kind][0](sigma)
 
 
 class Roles(NamedTuple):
@@ -66,7 +43,7 @@ class Roles(NamedTuple):
 
     plan: PrecisionPlan
     groups: dict[str, slice]  # name of the precisions -> their groups in the plan
-    noise: NoiseReading | None
+    noise: Noise | None
     scale: str | None  # in the predictor
 
 
@@ -113,20 +90,17 @@ def fixed_plan(precision: Array) -> PrecisionPlan:
     return PrecisionPlan(np.full(len(precision), -1), precision, nothing)
 
 
-def rows_of(sites: Sites, roles: Roles, latent: LatentGaussian) -> Rows:
+def rows_of(sites: Sites, n_rows: int, roles: Roles, latent: LatentGaussian) -> Rows:
     """Give the likelihood its bound, with values to start from; refuse one without."""
-    if isinstance(sites, LogitSites):
-        return LogisticRows(sites.sign, np.ones_like(sites.sign))
-    if isinstance(sites, ProbitSites):
-        return ProbitRows(sites.sign, np.zeros_like(sites.sign))
-    if not isinstance(sites, GaussianSites):
+    rows = bounded(sites, n_rows)
+    if rows is None:
         raise UnsupportedPair(
             "vb: no bound is known for this likelihood; there is one for Gaussian noise, logistic "
             "and probit classes. Use EP(), Laplace() or NUTS(), which take any likelihood."
         )
-    if roles.noise is None:
-        constant = sites.log_scale - 0.5 * sites.precision * sites.mean**2
-        return FixedRows(Parabola(constant, sites.precision * sites.mean, sites.precision))
+    found = roles.noise
+    if found is None or not isinstance(sites, GaussianSites):
+        return rows
     target = sites.mean
     if np.all(np.abs(target) <= _NOTHING / np.sqrt(sites.precision)):
         raise InputError(
@@ -136,11 +110,10 @@ def rows_of(sites: Sites, roles: Roles, latent: LatentGaussian) -> Rows:
     squares = float(np.sum((target - np.mean(target)) ** 2))
     if squares <= _CONSTANT**2 * size:
         squares = size
-    value_of, log_slope = _SCALES[roles.noise.kind]
-    of_value = log_prior(latent, roles.noise.name)
+    of_value = log_prior(latent, found.name)
     scale = float(np.sqrt(squares / len(target)))
     noise = FreeNoise.around(
-        lambda s: of_value(value_of(s)) + log_slope(s),
+        lambda s: of_value(found.value_of(s)) + found.log_slope(s),
         scale,
         len(target),
         squares,
@@ -151,10 +124,7 @@ def rows_of(sites: Sites, roles: Roles, latent: LatentGaussian) -> Rows:
 
 def log_prior(latent: LatentGaussian, name: str) -> Callable[[Array], Array]:
     """Log prior density of a scalar hyperparameter, at many values."""
-    reading = latent.reading
-    variable = reading.theta[latent.hyper.index(name)]
-    term = reading.terms[name]
-    others = [v for v in reading.theta if v is not variable]
+    variable, term, others = _prior_term(latent, name)
     if depends(term, others):
         raise UnsupportedPair(
             f"vb: the prior of {name} depends on other hyperparameters. {_INSTEAD}."
@@ -169,26 +139,15 @@ def log_prior(latent: LatentGaussian, name: str) -> Callable[[Array], Array]:
     return evaluate
 
 
-def _noise(latent: LatentGaussian, name: str, known: NoiseReading | None) -> NoiseReading:
-    """Find by value whether the hyperparameter is sd, precision or variance of the noise."""
+def _noise(latent: LatentGaussian, name: str, known: Noise | None) -> Noise:
     what = f"vb: {name} is part of the likelihood"
     if known is not None or latent.shapes[name] != ():
         raise UnsupportedPair(f"{what}, and is not its only scalar. {_INSTEAD}.")
-    start = latent.initial_theta()
-    found = []
-    for value in (0.7, 1.3, 2.1):
-        sites = latent.sites({**start, name: np.asarray(value)})
-        if not isinstance(sites, GaussianSites):
-            raise UnsupportedPair(f"{what}, which is not Gaussian noise. {_INSTEAD}.")
-        found.append((value, sites))
-    for kind, (value_of, _) in _SCALES.items():
-        if all(
-            np.allclose(value_of(s.precision**-0.5), v, rtol=1e-6)
-            and np.allclose(s.mean, found[0][1].mean, atol=1e-6)
-            for v, s in found
-        ):
-            return NoiseReading(name, kind)
-    raise UnsupportedPair(f"{what}, but is neither sd, precision nor variance of it. {_INSTEAD}.")
+    if found := noise_of(latent, (name,)):
+        return found
+    raise UnsupportedPair(
+        f"{what}, but is neither sd, precision nor variance of Gaussian noise. {_INSTEAD}."
+    )
 
 
 def _precisions(latent: LatentGaussian, names: list[str]) -> tuple[PrecisionPlan, dict[str, slice]]:
@@ -222,20 +181,24 @@ def _precisions(latent: LatentGaussian, names: list[str]) -> tuple[PrecisionPlan
 
 
 def _gamma_prior(latent: LatentGaussian, name: str) -> Gamma:
-    """Shape and rate of a Gamma prior: x d log p(x) / dx = (a - 1) - b x at three points."""
+    """Shape and rate of a Gamma prior, x d log p(x) / dx = (a - 1) - b x, from two points."""
+    variable, term, others = _prior_term(latent, name)
+    rng, start = np.random.default_rng(5), latent.initial_theta()[name]
+    first, _, last = (start * rng.uniform(0.5, 2.0, start.shape) * k for k in (0.1, 1.0, 10.0))
+    if not (depends(term, others) or first_other_form(term, variable)):
+        slope = compile_graph([variable], pt.grad(term.sum(), variable))
+        low, high = (x * np.asarray(slope(x)) for x in (first, last))
+        rate = (low - high) / (last - first)
+        shape = 1.0 + low + rate * first
+        if np.all(rate > 0) and np.all(shape > 0):
+            return Gamma(np.ravel(shape), np.ravel(rate))
+    raise UnsupportedPair(
+        f"vb: the prior of {name}, a precision of weights, is not Gamma. {_INSTEAD}."
+    )
+
+
+def _prior_term(latent: LatentGaussian, name: str) -> tuple[Any, Any, list[Any]]:
+    """A hyperparameter, its log prior density, and all other hyperparameters."""
     reading = latent.reading
     variable = reading.theta[latent.hyper.index(name)]
-    term = reading.terms[name]
-    refusal = f"vb: the prior of {name}, a precision of weights, is not Gamma. {_INSTEAD}."
-    if depends(term, [v for v in reading.theta if v is not variable]):
-        raise UnsupportedPair(refusal)
-    slope = compile_graph([variable], pt.grad(term.sum(), variable))
-    rng, start = np.random.default_rng(5), latent.initial_theta()[name]
-    points = [start * rng.uniform(0.5, 2.0, start.shape) * k for k in (0.1, 1.0, 10.0)]
-    low, middle, high = (x * np.asarray(slope(x)) for x in points)
-    rate = (low - high) / (points[2] - points[0])
-    shape = 1.0 + low + rate * points[0]
-    straight = np.abs(middle - (shape - 1.0 - rate * points[1])) <= 1e-9 * (1.0 + np.abs(middle))
-    if not (np.all(straight) and np.all(rate > 0) and np.all(shape > 0)):
-        raise UnsupportedPair(refusal)
-    return Gamma(np.ravel(shape), np.ravel(rate))
+    return variable, reading.terms[name], [v for v in reading.theta if v is not variable]

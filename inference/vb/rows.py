@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.sites.likelihoods import ProbitSites
+from ardvark.inference.sites.likelihoods import GaussianSites, LogitSites, ProbitSites, Sites
 from ardvark.inference.vb.blocks import Gamma, conjugate
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Parabola",
     "ProbitRows",
     "Rows",
+    "bounded",
 ]
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -128,6 +129,21 @@ class ProbitRows:
     def tightened(self, mean: Array, second: Array, /) -> "ProbitRows":
         """Centre each q(z) on E eta."""
         return ProbitRows(self.sign, mean)
+
+
+def bounded(sites: Sites, n_rows: int) -> Rows | None:
+    """Rows of a likelihood that has a bound, with values to start from."""
+    if isinstance(sites, LogitSites):
+        sign = np.broadcast_to(sites.sign, n_rows).astype(float)
+        return LogisticRows(sign, np.ones(n_rows))
+    if isinstance(sites, ProbitSites):
+        sign = np.broadcast_to(sites.sign, n_rows).astype(float)
+        return ProbitRows(sign, np.zeros(n_rows))
+    if isinstance(sites, GaussianSites):
+        precision = np.broadcast_to(sites.precision, n_rows).astype(float)
+        constant = sites.log_scale - 0.5 * precision * sites.mean**2
+        return FixedRows(Parabola(constant, precision * sites.mean, precision))
+    return None
 
 
 # --- noise ----------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _at(
     fit = ascend_linear(
         arrays,
         fixed_plan(arrays.precision) if fixed else roles.plan,
-        rows_of(arrays.sites, roles, latent),
+        rows_of(arrays.sites, len(arrays.offset), roles, latent),
         pruning=settings.pruning(sparse=False),
         starts=settings.starts or 1,
         tolerance=settings.tolerance,
@@ -194,27 +194,24 @@ def _range(latent: LatentGaussian, scale: str) -> tuple[float, float]:
 def _groups(latent: LatentGaussian, roles: Roles, ended: _Ended, run: Run) -> dict[str, Any]:
     """Draws of every factor, their densities, and the numbers of q."""
     state, model = ended.fit.state, latent.model
-    rng, n, shape = np.random.default_rng(run.seed), run.chains * run.draws, (run.chains, run.draws)
-    w = state.posterior.draws(n, rng)
+    rng = np.random.default_rng(run.seed)
+    w = state.posterior.draws(run.chains * run.draws, rng)
     eta = state.posterior.prior.model.predictor(w)
     log_q = state.posterior.log_density(w)
     theta, log_p, log_q_theta = hyper_draws(latent, roles, ended, w, rng)
     log_likelihood = latent.log_sites_at(eta, theta)
     stats = {
-        "lp": (log_likelihood.sum(axis=1) + log_p).reshape(shape),
-        "log_approximation": (log_q + log_q_theta).reshape(shape),
+        "lp": run.by_chain(log_likelihood.sum(axis=1) + log_p),
+        "log_approximation": run.by_chain(log_q + log_q_theta),
     }
-    named = {
-        **{k: v.reshape((*shape, *v.shape[1:])) for k, v in theta.items()},
-        **latent.split(w.reshape((*shape, -1))),
-    }
+    named = {k: run.by_chain(v) for k, v in theta.items()} | latent.split(run.by_chain(w))
     posterior = named_dataset(model, named, latent.predictor)
     posterior.attrs["sampling_kind"] = "iid"
     if roles.scale is not None:  # a point among others that are drawn
         posterior[roles.scale].attrs["held"] = "mode"
     return {
         "posterior": posterior,
-        "log_likelihood": row_dataset(latent, log_likelihood.reshape((*shape, -1))),
+        "log_likelihood": row_dataset(latent, run.by_chain(log_likelihood)),
         "sample_stats": draws_dataset(model, stats),
         "theta": theta_dataset(latent, _mean_theta(latent, roles, ended)),
         "fit": _fit_group(latent, ended),

@@ -110,7 +110,7 @@ FAULTS = (
     Fault(
         "pruning from the first sweep on",
         "VB",
-        "inference/sample_feature/search.py",
+        "inference/vb/climb.py",
         "(len(path) + 1 >= pruning.warm_up or calm >= _CALM)",
         "True",
         (OF_MACHINE + "test_nothing_is_pruned_before_the_warm_up",),

@@ -165,7 +165,7 @@ def test_hyperpriors_are_read_off_the_graph(a, b):
     np.testing.assert_allclose(roles.plan.prior.shape, a, rtol=1e-6)
     np.testing.assert_allclose(roles.plan.prior.rate, b, rtol=1e-6)
     assert roles.plan.group.tolist() == [0, 1, 2, 3, 4]
-    assert roles.noise == ("sigma", "sd") and roles.scale is None
+    assert roles.noise[:2] == ("sigma", 1.0) and roles.scale is None
     shared = av.models.rvm_regression(X, eta, kernel=av.RBF(width=2.0), prior="shared")
     plan = read_roles(read_model(shared)).plan
     assert plan.group.tolist() == [0] + [1] * 20 and len(plan.prior.shape) == 2
