@@ -6,7 +6,7 @@ draws, each with its own hyperparameters, which are taken in blocks that bound t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,15 @@ from ardvark.inference.sites.likelihoods import GaussianSites
 from ardvark.inference.sites.posterior import Posterior
 from ardvark.models.card import card_of
 
-__all__ = ["Average", "Beliefs", "GaussianBelief", "class_table", "in_blocks", "row_table"]
+__all__ = [
+    "Average",
+    "Beliefs",
+    "GaussianBelief",
+    "class_table",
+    "flat_draws",
+    "in_blocks",
+    "row_table",
+]
 
 DRAWS_AT_A_TIME = 2000
 
@@ -89,6 +97,15 @@ class Average:
         self.count += len(values)
 
 
+def flat_draws(tree: xr.DataTree, names: Sequence[str]) -> dict[str, Array]:
+    """Draws (S, ...) of some variables, which the tree must have."""
+    posterior = tree["posterior"].to_dataset()
+    if missing := [name for name in names if name not in posterior]:
+        raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")
+    flat = posterior[list(names)].stack(sample=("chain", "draw"), create_index=False)
+    return {name: flat[name].transpose("sample", ...).values for name in names}
+
+
 def in_blocks(draws: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
     """Give all draws (S, ...), a block at a time: predictions at many rows are large."""
     for start in range(0, len(next(iter(draws.values()))), DRAWS_AT_A_TIME):
@@ -101,16 +118,7 @@ class Beliefs:
     def __init__(self, latent: LatentGaussian, tree: xr.DataTree) -> None:
         self.latent = latent
         self.known: Array | None = None
-        stacked = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-        missing = [n for n in (*latent.weights, *latent.hyper) if n not in stacked]
-        if missing:
-            raise InputError(
-                f"tree has no draws of {missing[0]!r}: it is the tree of another model"
-            )
-        self.draws = {
-            name: np.moveaxis(stacked[name].values, stacked[name].dims.index("sample"), 0)
-            for name in (*latent.weights, *latent.hyper)
-        }
+        self.draws = flat_draws(tree, (*latent.weights, *latent.hyper))
 
     def blocks(self) -> Iterator[tuple[dict[str, Array], Array]]:
         """Draws of θ (S, ...) and η (S, N) at them, block by block."""

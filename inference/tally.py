@@ -28,6 +28,7 @@ from ardvark.inference.sites.arrays import Array, Mask
 __all__ = [
     "Tally",
     "jump_counts",
+    "ladder_counts",
     "share_error",
     "subsets_group",
     "tally",
@@ -101,3 +102,16 @@ def jump_counts(moves: Any, names: Sequence[str]) -> xr.Dataset:
         {"tried": (dims, moves[..., 0]), "accepted": (dims, moves[..., 1])},
         coords={"move": np.array(names), "size": np.arange(moves.shape[2])},
     )
+
+
+def ladder_counts(
+    chains: Sequence[Any], names: Sequence[str]
+) -> tuple[xr.Dataset, dict[str, float]]:
+    """Jumps, powers and exchanges of chains on ladders, and the share of each move accepted."""
+    moves = np.stack([np.stack([chain.tried, chain.accepted], axis=-1) for chain in chains])
+    counts = jump_counts(moves, names).assign(
+        power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
+        swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
+    )
+    made = zip(names, *moves.sum(axis=(0, 2)).T, strict=True)
+    return counts, {f"accepted_{move}": float(a / max(n, 1)) for move, n, a in made}

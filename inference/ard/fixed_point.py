@@ -29,7 +29,7 @@ from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.model import SiteModel
 
-__all__ = ["UPDATES", "fixed_point_ard"]
+__all__ = ["UPDATES", "fixed_point_ard", "updated"]
 
 Update = Callable[[Array, Array, Array], Array]  # alpha, mean, variance → alpha
 
@@ -57,7 +57,6 @@ def fixed_point_ard(
     `tolerance` is on the change of log alpha, as long as the weight matters: one that is on its way
     out may drift. A step of the path has action "mackay" or "em" and weight -1.
     """
-    update = UPDATES[algorithm]
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     everything = free if start is None else start
     precision = start_precisions(model, free, everything, start_precision)
@@ -66,15 +65,8 @@ def fixed_point_ard(
     least, largest = precision_bounds(model, bounds)
     while True:
         on = free & np.isfinite(precision)
-        variance = fit.posterior.marginal_variance[on]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            wanted = update(precision[on], fit.posterior.mean[on], variance)
-        wanted = np.maximum(np.where(np.isnan(wanted), np.inf, wanted), least[on])
-        wanted[wanted > largest[on]] = np.inf
-        gamma = np.clip(1.0 - precision[on] * variance, 0.0, 1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.abs(np.log(wanted / precision[on])) * gamma
-        worst = float(np.nanmax(change, initial=0.0))
+        moments = fit.posterior.mean[on], fit.posterior.marginal_variance[on]
+        wanted, worst = updated(algorithm, precision[on], *moments, (least[on], largest[on]))
         settled = worst <= tolerance
         if settled or len(path) > max_steps:
             return ArdResult(precision, fit, path, bool(settled and fit.converged))
@@ -85,3 +77,16 @@ def fixed_point_ard(
         gain = fit.log_evidence - before
         path.append(ArdStep.at(algorithm, -1, gain, precision, fit))
         tick(f"step {len(path) - 1}, log evidence {fit.log_evidence:.4f}")
+
+
+def updated(
+    algorithm: str, alpha: Array, mean: Array, variance: Array, bounds: tuple[Array, Array]
+) -> tuple[Array, float]:
+    """Precisions after a step, inf = pruned, and the largest change of log alpha times gamma."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wanted = UPDATES[algorithm](alpha, mean, variance)
+        wanted = np.maximum(np.where(np.isnan(wanted), np.inf, wanted), bounds[0])
+        wanted[wanted > bounds[1]] = np.inf
+        gamma = np.clip(1.0 - alpha * variance, 0.0, 1.0)
+        change = np.abs(np.log(wanted / alpha)) * gamma
+    return wanted, float(np.nanmax(change, initial=0.0))

@@ -38,7 +38,7 @@ from ardvark.inference.running.machine_code import njit
 from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.arrays import Array, Index
 
-__all__ = ["LogisticArd", "sparse_logistic"]
+__all__ = ["Machine", "sparse_logistic"]
 
 POOL = 256  # candidates in a walk: half of them promise most, half are spread over the rest
 SHARE = 0.3  # of the best gain when all were looked at: what a weight must gain to come in
@@ -48,8 +48,8 @@ LEAST_KEPT = 0.1  # of the tolerance: what a careful step must gain, so that a s
 LEAST_NEW = 1e-10  # r of a new weight, relative to phi'B phi: less is rounding
 
 
-class LogisticArd(NamedTuple):
-    """Precisions at which no single change gains more than the tolerance."""
+class Machine(NamedTuple):
+    """A sparse two-class machine, at precisions of which no single change gains enough."""
 
     precision: Array  # (d,), inf = pruned
     active: Index  # (k,), ascending
@@ -57,8 +57,8 @@ class LogisticArd(NamedTuple):
     covariance: Array  # (k, k)
     log_evidence: float
     steps: int
-    looks: int  # passes over all columns
     converged: bool
+    looks: int = 0  # passes over all columns, where no table of them exists
 
 
 def sparse_logistic(
@@ -69,7 +69,7 @@ def sparse_logistic(
     max_steps: int = 5000,
     pool: int = POOL,
     tick: Tick = no_tick,
-) -> list[LogisticArd]:
+) -> list[Machine]:
     """Maximise the Laplace evidence of each target over the precisions of all columns.
 
     Parameters
@@ -335,9 +335,9 @@ class _Search:
         """Active weights and rounded log precisions: a key, to see whether a state comes back."""
         return np.round(np.log(self.precision[self.active]), 6).tobytes() + self.active.tobytes()
 
-    def result(self) -> LogisticArd:
+    def result(self) -> Machine:
         """What was found."""
-        return LogisticArd(
+        return Machine(
             precision=self.precision,
             active=self.active,
             mean=self.mean,

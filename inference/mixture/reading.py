@@ -15,7 +15,7 @@ from ardvark.models.card import card_of
 from ardvark.models.mixture import MixtureCard, MixturePrior
 from ardvark.models.subset import log_subset_prior
 
-__all__ = ["Reading", "read_mixture", "reading_of"]
+__all__ = ["Reading", "read_mixture", "reading_of", "refuse_hyper"]
 
 _TERMS = {f"kernel_{n}" for n in ("probability", "mean", "precision", "rate")}
 _TERMS |= {f"background_{n}" for n in ("probability", "mean", "precision", "rate")}
@@ -42,14 +42,19 @@ class Reading(NamedTuple):
 
 
 def read_mixture(model: Any, name: str, settings: Any) -> Reading:
-    """Read data and prior of a mixture for a method; it has no hyperparameters to settle."""
+    """Read data and prior of a mixture for a method."""
+    refuse_hyper(name, settings)
+    return reading_of(model, name)
+
+
+def refuse_hyper(name: str, settings: Any) -> None:
+    """Refuse to settle hyperparameters: a mixture has none."""
     if settings.hyper is not None:
         raise UnsupportedPair(
             f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
             f"posterior. Leave hyper out; shape, g, h and expected_inputs are arguments of the "
             f"model."
         )
-    return reading_of(model, name)
 
 
 def reading_of(model: Any, name: str) -> Reading:

@@ -28,13 +28,11 @@ from ardvark.inference.beliefs import class_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.background import Evidence, mixture_evidence
 from ardvark.inference.mixture.chains import (
-    Chain,
     Scale,
     background_draws,
     class_probabilities,
     draw_at,
     joined,
-    log_labels,
     prior_draws,
     relabelled,
     run_chains,
@@ -42,19 +40,15 @@ from ardvark.inference.mixture.chains import (
 from ardvark.inference.mixture.enumerate import MOST_INPUTS, Enumeration, enumerate_mixture
 from ardvark.inference.mixture.kernels import Problem, State
 from ardvark.inference.mixture.reading import Reading, read_mixture
-from ardvark.inference.mixture.run_conditional import (
-    conditional_evidence,
-    sample_conditional,
-    states_of,
-)
-from ardvark.inference.mixture.run_given import given_scale, given_states
+from ardvark.inference.mixture.run_conditional import conditional_evidence, sample_conditional
+from ardvark.inference.mixture.run_given import given_scale, label_likelihood, states_of
 from ardvark.inference.reversible_jump import ReversibleJump
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import rhat_problems
 from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.tally import (
     Tally,
-    jump_counts,
+    ladder_counts,
     share_error,
     subsets_group,
     visited_subsets,
@@ -100,11 +94,12 @@ def fit_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
         groups = _groups(model, read, problem, states, seeds[2:])
     visited = np.stack([chain.visited for chain in chains])
     groups["posterior"].attrs["sampling_kind"] = "mcmc"
-    groups["sample_stats"] = groups["sample_stats"].merge(_jump_counts(chains))
+    counts, rates = ladder_counts(chains, MOVES)
+    groups["sample_stats"] = groups["sample_stats"].merge(counts)
     groups["subsets"] = visited_subsets(visited, model.coords["feature"])
     groups["fit"] = _fit_group(model, evidence, visited.mean(axis=(0, 1)), share_error(visited))
     problems, numbers = _problems(visited, evidence, list(model.coords["feature"]))
-    return groups, Facts("posterior", problems=problems, sampler=numbers | _rates(chains))
+    return groups, Facts("posterior", problems=problems, sampler=numbers | rates)
 
 
 def _warn_of_inputs(inputs: int, kernels: int, first: str) -> None:
@@ -133,7 +128,7 @@ def _fit_conditional(model: Any, name: str, settings: Any, run: Run, read: Readi
     states = states_of(groups["posterior"], read.scale)
     size = states.on.sum(axis=1).reshape((run.chains, run.draws))
     groups |= {
-        "log_likelihood": _label_likelihood(model, read, states, run.chains),
+        "log_likelihood": label_likelihood(model, states, read.z, read.label, run.chains),
         "sample_stats": draws_dataset(model, {"n_inputs": size}).merge(found.counts),
         "subsets": visited_subsets(visited, model.coords["feature"]),
         "fit": _fit_group(model, None, visited.mean(axis=(0, 1)), share_error(visited)),
@@ -218,10 +213,9 @@ def predict_mixture(model: Any, tree: xr.DataTree, X_new: Array, random_seed: in
     assert card.prior is not None
     if card.included is not None:
         scale, X_new = given_scale(card), np.asarray(X_new)[:, list(card.included)]
-        states = given_states(tree["posterior"].to_dataset(), scale)
     else:
         scale = Scale(card.prior.centre, card.prior.spread)
-        states = states_of(tree["posterior"].to_dataset(), scale)
+    states = states_of(tree["posterior"].to_dataset(), scale)
     return class_table(model, class_probabilities(states, scale.to_z(X_new)))
 
 
@@ -240,24 +234,9 @@ def _groups(
     size = both.on.sum(axis=1).reshape((chains, draws))
     return {
         "posterior": draws_dataset(model, named),
-        "log_likelihood": _label_likelihood(model, read, both, chains),
+        "log_likelihood": label_likelihood(model, both, read.z, read.label, chains),
         "sample_stats": draws_dataset(model, {"n_inputs": size}),
     }
-
-
-def _label_likelihood(model: Any, read: Reading, s: State, chains: int) -> xr.Dataset:
-    """Log p(t_n | x_n, ...) of the labelled rows."""
-    known = np.flatnonzero(read.label >= 0)
-    log_t = log_labels(s, np.ascontiguousarray(read.z[:, known]), read.label[known])
-    log_t = log_t.reshape((chains, -1, len(known)))
-    return xr.Dataset(
-        {"t": (("chain", "draw", "row"), log_t)},
-        coords={
-            "chain": np.arange(chains),
-            "draw": np.arange(log_t.shape[1]),
-            "row": np.asarray(model.coords["row"])[known],
-        },
-    )
 
 
 def _completed(
@@ -306,7 +285,7 @@ def _exact_states(
     return draw_at(rng, p, found.subsets[which], d, prior.n_classes, prior.n_kernels)
 
 
-# --- inclusion, jumps, checks -------------------------------------------------------------------
+# --- inclusion, checks ------------------------------------------------------------------------
 
 
 def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Array) -> xr.Dataset:
@@ -319,23 +298,6 @@ def _fit_group(model: Any, evidence: Evidence | None, inclusion: Array, mcse: Ar
         {name: ("feature", value) for name, value in values.items()},
         coords={"feature": np.asarray(model.coords["feature"])},
     )
-
-
-def _jump_counts(chains: list[Chain]) -> xr.Dataset:
-    moves = np.stack([np.stack([chain.tried, chain.accepted], axis=-1) for chain in chains])
-    return jump_counts(moves, MOVES).assign(
-        power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
-        swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
-    )
-
-
-def _rates(chains: list[Chain]) -> dict[str, float]:
-    tried = sum(chain.tried.sum(axis=1) for chain in chains)
-    accepted = sum(chain.accepted.sum(axis=1) for chain in chains)
-    return {
-        f"accepted_{move}": float(a / max(n, 1))
-        for move, a, n in zip(MOVES, np.asarray(accepted), np.asarray(tried), strict=True)
-    }
 
 
 def _problems(

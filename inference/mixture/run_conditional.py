@@ -26,7 +26,7 @@ from scipy.special import logsumexp, softmax
 
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.facts import Run
-from ardvark.inference.mixture.chains import Scale, log_labels, prior_draws
+from ardvark.inference.mixture.chains import log_labels, prior_draws
 from ardvark.inference.mixture.conditional.chains import (
     ConditionalChain,
     Effort,
@@ -36,20 +36,13 @@ from ardvark.inference.mixture.conditional.jumps import MOVES
 from ardvark.inference.mixture.kernels import Problem, State
 from ardvark.inference.running.progress import progress
 from ardvark.inference.sites.arrays import Array
-from ardvark.inference.tally import jump_counts
+from ardvark.inference.tally import ladder_counts
 from ardvark.models.mixture import MixturePrior
 
-__all__ = ["Drawn", "conditional_evidence", "sample_conditional", "states_of"]
+__all__ = ["Drawn", "conditional_evidence", "sample_conditional"]
 
 RUNGS, LEAPFROGS, LEAST_JUMPS = 14, 10, 10
 LEAST_HMC = 0.2  # acceptance of HMC below which it does not move
-_NAMES = (
-    "included",
-    "class_probability",
-    "kernel_probability",
-    "kernel_mean",
-    "kernel_precision",
-)
 
 
 class Drawn(NamedTuple):
@@ -82,7 +75,18 @@ def sample_conditional(
     rng = np.random.default_rng(seeds[1])
     parts = [_completed(chain, problem, prior, rng) for chain in chains]
     posterior = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
-    return Drawn(chains, posterior, _counts(chains, run.draws), _problems(chains), _rates(chains))
+    log_t = np.stack([chain.log_t for chain in chains])
+    thin = max(log_t.shape[1] // run.draws, 1)
+    counts, rates = ladder_counts(chains, MOVES)
+    counts = counts.assign(
+        log_t=(("chain", "draw"), log_t[:, thin - 1 :: thin][:, : run.draws]),
+        tilt=(("chain", "rung"), np.stack([chain.tilts for chain in chains])),
+    )
+    numbers = rates | {
+        "accepted_hmc": float(np.mean([chain.hmc_accepted for chain in chains])),
+        "divergences": int(sum(chain.divergences for chain in chains)),
+    }
+    return Drawn(chains, posterior, counts, _problems(chains), numbers)
 
 
 def _completed(
@@ -102,49 +106,11 @@ def _completed(
     }
 
 
-def _counts(chains: list[ConditionalChain], draws: int) -> xr.Dataset:
-    moves = np.stack([np.stack([chain.tried, chain.accepted], axis=-1) for chain in chains])
-    log_t = np.stack([chain.log_t for chain in chains])
-    thin = max(log_t.shape[1] // draws, 1)
-    return jump_counts(moves, MOVES).assign(
-        log_t=(("chain", "draw"), log_t[:, thin - 1 :: thin][:, :draws]),
-        power=(("chain", "rung"), np.stack([chain.powers for chain in chains])),
-        tilt=(("chain", "rung"), np.stack([chain.tilts for chain in chains])),
-        swaps=(("chain", "gap"), np.stack([chain.swaps for chain in chains])),
-    )
-
-
-def _rates(chains: list[ConditionalChain]) -> dict[str, Any]:
-    tried = np.sum([chain.tried.sum(axis=1) for chain in chains], axis=0)
-    accepted = np.sum([chain.accepted.sum(axis=1) for chain in chains], axis=0)
-    rates = {f"accepted_{m}": float(accepted[i] / max(tried[i], 1)) for i, m in enumerate(MOVES)}
-    return rates | {
-        "accepted_hmc": float(np.mean([chain.hmc_accepted for chain in chains])),
-        "divergences": int(sum(chain.divergences for chain in chains)),
-    }
-
-
 def _problems(chains: list[ConditionalChain]) -> list[str]:
     worst = min(chain.hmc_accepted for chain in chains)
     if worst >= LEAST_HMC:
         return []
     return [f"HMC accepts {worst:.2f} of its proposals in one chain (limit {LEAST_HMC}): tune more"]
-
-
-def states_of(posterior: xr.Dataset, scale: Scale) -> State:
-    """Draws of a tree as states (draw, ...) in the units of z; allocations are not among them."""
-    flat = posterior.stack(sample=("chain", "draw"), create_index=False)
-    parts = {
-        name: np.ascontiguousarray(flat[name].transpose("sample", ...).values) for name in _NAMES
-    }
-    spread = scale.spread[:, None]
-    nothing = np.zeros((len(parts["included"]), 0), np.int64)
-    return State(
-        parts["included"].astype(np.bool_), nothing, nothing,
-        parts["class_probability"], parts["kernel_probability"],
-        (parts["kernel_mean"] - scale.centre[:, None]) / spread,
-        parts["kernel_precision"] * spread**2, nothing,
-    )  # fmt: skip
 
 
 def conditional_evidence(

@@ -26,6 +26,7 @@ from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.mixture.chains import Scale, log_labels, relabelled
 from ardvark.inference.mixture.kernels import State
 from ardvark.inference.mixture.mean_field import MeanField, ascend, draw_factors
+from ardvark.inference.mixture.reading import refuse_hyper
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import convergence
 from ardvark.inference.samplers.run import fit_sampler
@@ -34,7 +35,7 @@ from ardvark.inference.tree import draws_dataset
 from ardvark.models.card import card_of
 from ardvark.models.mixture import MixtureCard
 
-__all__ = ["fit_mean_field", "given_scale", "given_states", "sample_mixture"]
+__all__ = ["fit_mean_field", "given_scale", "label_likelihood", "sample_mixture", "states_of"]
 
 STARTS = 10  # of VB: a mixture has many local bounds
 
@@ -49,40 +50,37 @@ def sample_mixture(model: Any, name: str, settings: Any, run: Run) -> Answer:
             "correlation_threshold=0.001)."
         )
     groups, facts = fit_sampler(model, name, settings, run)
-    card = card_of(model)
-    assert isinstance(card, MixtureCard)
-    assert card.included is not None  # the registry refuses others
-    scale, columns = given_scale(card), list(card.included)
-    X, label = (np.asarray(model[part].get_value()) for part in ("X", "label"))
-    z = scale.to_z(np.asarray(X, float)[:, columns])
-    states = given_states(groups["posterior"], scale)
+    _, scale, z, label = _given(model)
+    states = states_of(groups["posterior"], scale)
     if name == "nuts":
         states = relabelled(states._replace(d=_usual_kernels(states, z, label)))
         groups["posterior"] = _renamed(groups["posterior"], states, scale)
         draws = groups["posterior"].sizes["draw"]
         problems, numbers = convergence(groups["posterior"], groups["sample_stats"], draws)
         facts = replace(facts, problems=problems, sampler={**facts.sampler, **numbers})
-    groups["log_likelihood"] = _label_likelihood(model, groups["posterior"], states, z, label)
+    groups["log_likelihood"] = label_likelihood(model, states, z, label, run.chains)
     return groups, facts
+
+
+def _given(model: Any) -> tuple[MixtureCard, Scale, Array, Any]:
+    """Card, and units, values and labels of the inputs of the given subset."""
+    card = card_of(model)
+    assert isinstance(card, MixtureCard)
+    assert card.included is not None  # the registry refuses others
+    scale, columns = given_scale(card), list(card.included)
+    X, label = (np.asarray(model[part].get_value()) for part in ("X", "label"))
+    return card, scale, scale.to_z(np.asarray(X, float)[:, columns]), label.astype(np.int64)
 
 
 def fit_mean_field(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Mean-field VB at a given subset, joint target, and draws of q."""
-    card = card_of(model)
-    assert isinstance(card, MixtureCard)
+    refuse_hyper(name, settings)
+    card, scale, z, label = _given(model)
     assert card.prior is not None
-    assert card.included is not None  # the registry refuses others
-    if settings.hyper is not None:
-        raise UnsupportedPair(
-            f"{name}: hyper={settings.hyper!r}: every coefficient of rbf_mixture belongs to the "
-            "posterior. Leave hyper out."
-        )
-    prior, scale, columns = card.prior, given_scale(card), list(card.included)
-    X, label = (np.asarray(model[part].get_value()) for part in ("X", "label"))
-    z = np.ascontiguousarray(scale.to_z(np.asarray(X, float)[:, columns]))
-    h = (prior.h * prior.spread**2)[columns]
+    prior = card.prior
+    h = (prior.h * prior.spread**2)[list(card.included or ())]
     p = MeanField(
-        z, label.astype(np.int64), prior.n_classes, prior.n_kernels, prior.shape, prior.g, h,
+        z, label, prior.n_classes, prior.n_kernels, prior.shape, prior.g, h,
         max(prior.resolution**2, 1e-300),
     )  # fmt: skip
     rng = np.random.default_rng(run.seed)
@@ -98,10 +96,7 @@ def fit_mean_field(model: Any, name: str, settings: Any, run: Run) -> Answer:
         "kernel_precision": drawn["tau"] / spread**2,
         "kernel_rate": drawn["beta"] * scale.spread**2,
     }
-    shape = (run.chains, run.draws)
-    posterior = draws_dataset(
-        model, {n: v.reshape(*shape, *v.shape[1:]) for n, v in values.items()}
-    )
+    posterior = draws_dataset(model, {n: run.by_chain(v) for n, v in values.items()})
     posterior.attrs["sampling_kind"] = "iid"
     problems = []
     if not q.settled:
@@ -109,25 +104,23 @@ def fit_mean_field(model: Any, name: str, settings: Any, run: Run) -> Answer:
     groups = {
         "posterior": posterior,
         "fit": xr.Dataset({"elbo": ("sweep", q.bound - z.shape[1] * np.log(scale.spread).sum())}),
-        "log_likelihood": _label_likelihood(
-            model, posterior, given_states(posterior, scale), z, label
+        "log_likelihood": label_likelihood(
+            model, states_of(posterior, scale), z, label, run.chains
         ),
     }
     return groups, Facts(hyper="posterior", caption="", weights=(), problems=problems)
 
 
-def _label_likelihood(
-    model: Any, posterior: xr.Dataset, states: State, z: Array, label: Any
-) -> xr.Dataset:
+def label_likelihood(model: Any, states: State, z: Array, label: Any, chains: int) -> xr.Dataset:
     """Log P(t | x) of the labelled rows, for each draw."""
     known = np.flatnonzero(label >= 0)
-    log_t = log_labels(states, np.ascontiguousarray(z[:, known]), label[known].astype(np.int64))
-    shape = (posterior.sizes["chain"], posterior.sizes["draw"], len(known))
+    log_t = log_labels(states, np.ascontiguousarray(z[:, known]), label[known])
+    log_t = log_t.reshape((chains, -1, len(known)))
     return xr.Dataset(
-        {"t": (("chain", "draw", "row"), log_t.reshape(shape))},
+        {"t": (("chain", "draw", "row"), log_t)},
         coords={
-            "chain": posterior["chain"].values,
-            "draw": posterior["draw"].values,
+            "chain": np.arange(chains),
+            "draw": np.arange(log_t.shape[1]),
             "row": np.asarray(model.coords["row"])[known],
         },
     )
@@ -140,8 +133,11 @@ def given_scale(card: MixtureCard) -> Scale:
     return Scale(card.prior.centre[columns], card.prior.spread[columns])
 
 
-def given_states(posterior: xr.Dataset, scale: Scale) -> State:
-    """Draws as states (draw, ...) of the given inputs; allocations are not among them."""
+def states_of(posterior: xr.Dataset, scale: Scale) -> State:
+    """Draws of a tree as states (draw, ...) in the units of z; allocations are not among them.
+
+    Where the subset is given all inputs are in it.
+    """
     flat = posterior.stack(sample=("chain", "draw"), create_index=False)
 
     def part(name: str) -> Array:
@@ -149,8 +145,9 @@ def given_states(posterior: xr.Dataset, scale: Scale) -> State:
 
     mean, spread = part("kernel_mean"), scale.spread[:, None]
     nothing = np.zeros((len(mean), 0), np.int64)
+    on = part("included") if "included" in flat else np.ones(mean.shape[:2])
     return State(
-        np.ones(mean.shape[:2], np.bool_), nothing, nothing,
+        on.astype(np.bool_), nothing, nothing,
         part("class_probability"), part("kernel_probability"),
         (mean - scale.centre[:, None]) / spread, part("kernel_precision") * spread**2, nothing,
     )  # fmt: skip

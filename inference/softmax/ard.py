@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from ardvark.inference.ard.fixed_point import UPDATES
+from ardvark.inference.ard.fixed_point import updated
 from ardvark.inference.ard.sequential_ard import BOUNDS
 from ardvark.inference.running.progress import Tick, no_tick
 from ardvark.inference.sites.arrays import Array
@@ -59,19 +59,13 @@ def fixed_point_softmax(
 
     `tolerance` is on the change of log alpha times gamma.
     """
-    update, bounds = UPDATES[algorithm], softmax_bounds(model.projection)
-    least, largest = (np.broadcast_to(bound, model.precision.shape) for bound in bounds)
+    shape, limits = model.precision.shape, softmax_bounds(model.projection)
+    least, largest = (np.broadcast_to(limit, shape) for limit in limits)
     found = fit(model, None)
     for step in range(max_steps + 1):
-        on, variance = found.model.on, found.marginal_variance
-        alpha = found.model.precision
-        with np.errstate(divide="ignore", invalid="ignore"):
-            wanted = update(alpha[on], found.mean[on], variance[on])
-        wanted = np.maximum(np.where(np.isnan(wanted), np.inf, wanted), least[on])
-        wanted[wanted > largest[on]] = np.inf
-        gamma = np.clip(1.0 - alpha[on] * variance[on], 0.0, 1.0)
-        with np.errstate(invalid="ignore"):
-            worst = float(np.nanmax(np.abs(np.log(wanted / alpha[on])) * gamma, initial=0.0))
+        on, alpha = found.model.on, found.model.precision
+        moments = found.mean[on], found.marginal_variance[on]
+        wanted, worst = updated(algorithm, alpha[on], *moments, (least[on], largest[on]))
         settled = worst <= tolerance
         if settled or step == max_steps or np.isinf(wanted).all():
             return Climb(alpha, found, step, bool(settled and found.converged))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.errors import UnsupportedPair
+from ardvark.inference.ard.sparse_logistic import Machine
 from ardvark.inference.hyper.settings import UNCONSTRAINED, Evidence, Fixed
 from ardvark.inference.hyper.settle import fixed_values
 from ardvark.inference.laplace import Laplace
@@ -30,8 +31,9 @@ from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.softmax.ard import ascend, fixed_point_softmax, softmax_bounds
 from ardvark.inference.softmax.laplace import MultinomialFit, fit_multinomial
 from ardvark.inference.softmax.model import SoftmaxModel
-from ardvark.inference.softmax.one_against_rest import Machine, sparse_machines
+from ardvark.inference.softmax.one_against_rest import sparse_machines
 from ardvark.inference.softmax.reading import SoftmaxReading
+from ardvark.inference.vb.blocks import Gamma
 
 __all__ = ["SettledSoftmax", "settle_softmax"]
 
@@ -310,16 +312,10 @@ class _Search:
                 slopes[name] = -z / spread - 1.0
             else:
                 shape, rate = self.gammas[name]
-                total += _log_gamma(value, shape, rate)
+                of_gamma = Gamma(np.asarray(shape), np.asarray(rate))
+                total += float(np.sum(of_gamma.log_density(value)))
                 slopes[name] = (shape - 1.0) - rate * value
         return total, slopes
-
-
-def _log_gamma(value: Array, shape: float, rate: float) -> float:
-    from scipy.special import gammaln
-
-    constant = shape * np.log(rate) - gammaln(shape)
-    return float(np.sum(constant + (shape - 1.0) * np.log(value) - rate * value))
 
 
 def _two_class_slope(Phi: Array, machine: Machine, positive: Any) -> tuple[float, Array]:

@@ -12,8 +12,8 @@ probability, but it costs prior density, so the mode is unique and psi strictly 
 |-----------------------------------------------------|--------------------------------------------|
 | gradient t - pi, curvature W, (3.35-38)             | `_evaluate`                                |
 | algorithm 3.3: the mode by Newton                   | `fit_multinomial`                          |
-| (3.45-47), the two spaces                           | `model.py`                    |
-| algorithm 3.4: averaged probabilities               | `average.py`                       |
+| (3.45-47), the two spaces                           | `model.py`                                 |
+| algorithm 3.4: averaged probabilities               | `run.py`, `mean_probabilities`             |
 """
 
 from __future__ import annotations

@@ -14,35 +14,23 @@ A table of columns goes to `sequential_ard`; `Columns`, of which no table exists
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
 
 from ardvark.inference.ard.gaussian_ard import Columns
 from ardvark.inference.ard.sequential_ard import sequential_ard
-from ardvark.inference.ard.sparse_logistic import sparse_logistic
+from ardvark.inference.ard.sparse_logistic import Machine, sparse_logistic
 from ardvark.inference.running.progress import Tick, no_tick
-from ardvark.inference.sites.arrays import Array, Index, Mask
+from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.sites.likelihoods import LogitSites, ProbitSites
 from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.sites.posterior import condition
 
-__all__ = ["LINKS", "Machine", "log_odds", "log_probabilities", "sparse_machines"]
+__all__ = ["LINKS", "log_odds", "log_probabilities", "sparse_machines"]
 
 LINKS: dict[str, Any] = {"logit": LogitSites, "probit": ProbitSites}
-
-
-class Machine(NamedTuple):
-    """One sparse two-class machine: the Gaussian of its active weights."""
-
-    precision: Array  # (d,), inf = pruned
-    active: Index  # (k,), ascending
-    mean: Array  # (k,)
-    covariance: Array  # (k, k)
-    log_evidence: float
-    steps: int
-    converged: bool
 
 
 def sparse_machines(
@@ -72,15 +60,12 @@ def sparse_machines(
         As in `sequential_ard`.
     """
     signs = [np.where(rows, 1.0, -1.0) for rows in positive]
+    search: dict[str, Any] = {"tolerance": tolerance, "max_steps": max_steps, "tick": tick}
     if isinstance(projection, Columns):
         if link != "logit":
             raise ValueError(f"columns made on demand need the logit link, got {link!r}")
-        found = sparse_logistic(
-            projection, signs, tolerance=tolerance, max_steps=max_steps, tick=tick
-        )
-        return [Machine(*(getattr(one, name) for name in Machine._fields)) for one in found]
+        return sparse_logistic(projection, signs, **search)
     starts = [np.full(projection.shape[1], np.inf)] * len(signs) if start is None else start
-    search = {"tolerance": tolerance, "max_steps": max_steps, "tick": tick}
     return [
         _machine(projection, LINKS[link](sign), rule, begin, search)
         for sign, begin in zip(signs, starts, strict=True)

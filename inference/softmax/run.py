@@ -17,7 +17,8 @@ from scipy.special import log_expit, logsumexp, ndtri
 
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.approximate import posterior_dataset, row_dataset
-from ardvark.inference.beliefs import class_table
+from ardvark.inference.ard.sparse_logistic import Machine
+from ardvark.inference.beliefs import class_table, flat_draws
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
@@ -29,7 +30,7 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.inference.softmax.hyper import SettledSoftmax, settle_softmax
 from ardvark.inference.softmax.laplace import MultinomialFit
 from ardvark.inference.softmax.model import eta_covariance
-from ardvark.inference.softmax.one_against_rest import Machine, log_odds, log_probabilities
+from ardvark.inference.softmax.one_against_rest import log_odds, log_probabilities
 from ardvark.inference.softmax.reading import SoftmaxReading, read_softmax
 from ardvark.inference.tree import TREATMENTS, draws_dataset, theta_dataset
 
@@ -47,7 +48,7 @@ _CAPTION = (
 
 def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Laplace on the softmax, or on K machines of one class against the rest."""
-    reading = read_softmax(model)
+    reading: Any = read_softmax(model)  # has what is asked here of a reading of sites
     with progress(name, run.progressbar) as tick:
         settled = settle_softmax(reading, settings, tick)
     rng, number = np.random.default_rng(run.seed), run.chains * run.draws
@@ -61,22 +62,17 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
         }
     else:
         w = _draws_of_machines(settled.fit, number, rng)
-        chances = log_expit(settled.model.predictor(w))
-        chosen = np.take_along_axis(chances, _indices(settled, number), axis=-1)[..., 0]
-        log_likelihood = chosen - logsumexp(chances, axis=-1)
-    shape = (run.chains, run.draws)
-    posterior = posterior_dataset(
-        _as_latent(reading), w.reshape(*shape, *w.shape[1:]), settled.theta
-    )
+        log_likelihood = settled.model.log_likelihood(log_expit(settled.model.predictor(w)))
+    posterior = posterior_dataset(reading, run.by_chain(w), settled.theta)
     posterior.attrs["sampling_kind"] = "iid"
     groups = {
         "posterior": posterior,
-        "log_likelihood": row_dataset(_as_latent(reading), log_likelihood.reshape(*shape, -1)),
-        "theta": theta_dataset(_as_latent(reading), settled.theta),
+        "log_likelihood": row_dataset(reading, run.by_chain(log_likelihood)),
+        "theta": theta_dataset(reading, settled.theta),
         "fit": _fit_group(reading, settled),
     }
     if statistics:
-        named = {key: value.reshape(shape) for key, value in statistics.items()}
+        named = {key: run.by_chain(value) for key, value in statistics.items()}
         groups["sample_stats"] = draws_dataset(model, named)
     joint = isinstance(settled.fit, MultinomialFit)
     caption = TREATMENTS[settled.treatment] if reading.hyper else ""
@@ -87,16 +83,6 @@ def fit_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
         problems=() if settled.converged else (f"not converged: {settled.reason}",),
         extra={"coupling": SOFTMAX if joint else AGAINST_REST},
     )
-
-
-def _as_latent(reading: SoftmaxReading) -> Any:
-    """A reading with what these functions need of a reading of sites: names, dims, `split`."""
-    return reading
-
-
-def _indices(settled: SettledSoftmax, number: int) -> Any:
-    codes = settled.model.codes[:, None]
-    return np.broadcast_to(codes, (number, *codes.shape))
 
 
 def _draws_of_machines(machines: list[Machine], number: int, rng: np.random.Generator) -> Array:
@@ -150,13 +136,13 @@ def _fit_group(reading: SoftmaxReading, settled: SettledSoftmax) -> xr.Dataset:
 
 def sample_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Sample all, or the weights at fixed hyperparameters."""
-    if not isinstance(settings.hyper, Fixed):
+    fixed = isinstance(settings.hyper, Fixed)
+    reading: Any = read_softmax(model, gaussian=fixed)
+    if not fixed:
         groups, facts = fit_sampler(model, name, settings, run)
-        reading = read_softmax(model, gaussian=False)
         hyper = "posterior" if reading.hyper else "fixed"
         facts = replace(facts, hyper=hyper, weights=reading.weights)
         return groups, facts.with_extra(coupling=SOFTMAX)
-    reading = read_softmax(model)
     theta = fixed_values(settings.hyper, reading.hyper)
     softmax_model = reading.at(theta)
     sampled = METHODS[name].load(METHODS[name].sample)(
@@ -167,12 +153,12 @@ def sample_softmax(model: Any, name: str, settings: Any, run: Run) -> Answer:
     u = sampled.posterior["u"].transpose("chain", "draw", ...).values
     w = np.zeros((*u.shape[:2], *on.shape))
     w[..., on] = u / np.sqrt(softmax_model.precision[on])
-    posterior = posterior_dataset(_as_latent(reading), w, theta)
+    posterior = posterior_dataset(reading, w, theta)
     log_likelihood = softmax_model.log_likelihood(softmax_model.predictor(w))
     groups = {
         "posterior": posterior.assign_attrs(sampling_kind="mcmc"),
         "sample_stats": sampled.sample_stats,
-        "log_likelihood": row_dataset(_as_latent(reading), log_likelihood),
+        "log_likelihood": row_dataset(reading, log_likelihood),
     }
     return groups, Facts(
         hyper="fixed",
@@ -241,14 +227,10 @@ def predict_softmax(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int)
 
 def _from_draws(reading: SoftmaxReading, tree: xr.DataTree, values: Array) -> Array:
     """Average the probabilities of the draws, each with its own kernel scale."""
-    posterior = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-    missing = [name for name in reading.weights if name not in posterior]
-    if missing:
-        raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")
-    draws = [posterior[name].transpose("sample", ...).values for name in reading.weights]
-    w = draws[0] if len(draws) == 1 else np.concatenate([draws[0][..., None], draws[1]], axis=-1)
-    names = [] if reading.scale is None else [reading.scale]
-    scales = {name: posterior[name].transpose("sample", ...).values for name in names}
+    scale = () if reading.scale is None else (reading.scale,)
+    scales = flat_draws(tree, (*reading.weights, *scale))
+    *bias, w = (scales.pop(name) for name in reading.weights)
+    w = np.concatenate([*(values[..., None] for values in bias), w], axis=-1)
     total = np.zeros((len(values), len(reading.classes)))
     for i in range(len(w)):
         here = {name: drawn[i] for name, drawn in scales.items()}

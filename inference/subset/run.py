@@ -30,7 +30,7 @@ import xarray as xr
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from ardvark.errors import InputError, UnsupportedPair
-from ardvark.inference.beliefs import Average, class_table, in_blocks, row_table
+from ardvark.inference.beliefs import Average, class_table, flat_draws, in_blocks, row_table
 from ardvark.inference.facts import Answer, Facts, Run
 from ardvark.inference.hyper.settings import Fixed
 from ardvark.inference.hyper.settle import fixed_values
@@ -103,14 +103,13 @@ def fit_subset_exact(model: Any, name: str, settings: Any, run: Run) -> Answer:
     with progress(name, run.progressbar) as tick:
         tick("all subsets")
         enumerated = _classes if two else _regression
-        drawn, table, evidence, problems = enumerated(card, problem, run)
+        drawn, found, table, evidence, problems = enumerated(card, problem, run)
     groups = _groups(model, card, drawn, "iid")
-    order = np.argsort(-table["probability"], kind="stable")
-    parts = ("included", "probability", "mcse")
-    included, probability, error = (table.pop(part)[order] for part in parts)
-    groups["subsets"] = subsets_group(
-        Tally(included != 0, probability, error), card.feature_names
-    ).assign({key: ("subset", values[order]) for key, values in table.items()})
+    order = np.argsort(-found.probability, kind="stable")
+    known = Tally._make(part[order] for part in found)
+    groups["subsets"] = subsets_group(known, card.feature_names).assign(
+        {key: ("subset", values[order]) for key, values in table.items()}
+    )
     groups["fit"] = xr.Dataset(evidence)
     caution = _caution(problem, drawn.included)
     return groups, replace(_facts(fixed), problems=problems, caution=caution)
@@ -136,7 +135,8 @@ def _caution(problem: Subsets, included: Array) -> str:
     )
 
 
-type _Enumerated = tuple[Store, dict[str, Any], dict[str, float], list[str]]
+# Draws, all subsets, further numbers of each, numbers of the whole, problems.
+type _Enumerated = tuple[Store, Tally, dict[str, Array], dict[str, float], list[str]]
 
 
 def _regression(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
@@ -146,13 +146,9 @@ def _regression(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
     which, weights, sigma = draw_given_subsets(problem, found, run.chains * run.draws, rng)
     alpha = np.broadcast_to(problem.alpha, (*shape, len(problem.alpha)))
     drawn = _store(shape, weights, found.included[which], alpha, sigma)
-    table = {
-        "probability": found.probability,
-        "mcse": np.zeros(len(found.probability)),
-        "included": found.included,
-        "log_evidence": np.logaddexp.reduce(found.log_evidence, axis=1),
-    }
-    return drawn, table, {"log_evidence": found.total}, []
+    known = Tally(found.included != 0, found.probability, np.zeros(len(found.probability)))
+    table = {"log_evidence": np.logaddexp.reduce(found.log_evidence, axis=1)}
+    return drawn, known, table, {"log_evidence": found.total}, []
 
 
 def _classes(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
@@ -171,19 +167,14 @@ def _classes(card: SubsetCard, problem: Subsets, run: Run) -> _Enumerated:
             f"the probability of a subset has a standard error of {worst:.2g} (limit "
             f"{weigh.MOST_ERROR}): the posterior of its weights is far from a Student-t"
         ]
-    table = {
-        "probability": found.probability,
-        "mcse": found.probability_error,
-        "included": found.included,
-        "log_evidence": found.log_evidence,
-        "log_evidence_error": found.error,
-    }
+    known = Tally(found.included != 0, found.probability, found.probability_error)
+    table = {"log_evidence": found.log_evidence, "log_evidence_error": found.error}
     numbers = {"log_evidence": found.total, "log_evidence_error": found.total_error}
     if problem.slab == FIXED:
         by_ep = weigh.ep_evidences(problem, card.link, found)
         table["log_evidence_ep"] = by_ep
         numbers["ep_difference"] = float(np.nanmax(np.abs(by_ep - found.log_evidence)))
-    return drawn, table, numbers, problems
+    return drawn, known, table, numbers, problems
 
 
 def _store(
@@ -196,19 +187,16 @@ def _store(
 def predict_subset(model: Any, tree: xr.DataTree, X_new: Any, random_seed: int) -> xr.DataArray:
     """Predict new rows, averaged over the subsets in proportion to their probability."""
     card = _card(model)
-    posterior = tree["posterior"].to_dataset()
-    missing = [name for name in ("included", "w", "bias") if name not in posterior]
-    if missing:
-        raise InputError(f"tree has no draws of {missing[0]!r}: it is the tree of another model")
-    draws = posterior.stack(sample=("chain", "draw"), create_index=False)
-    weights = (draws["included"] * draws["w"]).transpose("sample", "feature").values
+    noise = ("sigma",) if "sigma" in tree["posterior"] else ()
+    draws = flat_draws(tree, ("included", "w", "bias", *noise))
+    weights = draws["included"] * draws["w"]
     link = {"probit": ndtr, "logit": expit, "identity": lambda eta: eta}[card.link]
     found, rows = Average(), np.asarray(X_new, dtype=float).T
-    for block in in_blocks({"bias": draws["bias"].values, "w": weights}):
+    for block in in_blocks({"bias": draws["bias"], "w": weights}):
         found.add(link(block["bias"][:, None] + block["w"] @ rows))
     if card.link != "identity":
         return class_table(model, np.stack([1.0 - found.mean, found.mean], axis=1))
-    sigma = draws["sigma"].values if "sigma" in draws else np.array(card.noise[0])
+    sigma = draws.get("sigma", np.array(card.noise[0]))
     sd = np.sqrt(found.variance + np.mean(sigma**2))
     return row_table(np.stack([found.mean, sd], axis=1), "statistic", ["mean", "sd"])
 

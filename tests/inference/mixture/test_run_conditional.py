@@ -7,7 +7,7 @@ from model_variants import sample_data
 import ardvark as av
 from ardvark.errors import UnsupportedPair
 from ardvark.inference.mixture.run import conditional_posterior, read_mixture
-from ardvark.inference.mixture.run_conditional import states_of
+from ardvark.inference.mixture.run_given import states_of
 
 SUBSETS = np.array(list(np.ndindex(2, 2)), bool)
 

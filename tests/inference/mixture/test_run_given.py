@@ -17,7 +17,7 @@ from ardvark.inference.mixture.run_given import (
     _renamed,
     _usual_kernels,
     given_scale,
-    given_states,
+    states_of,
 )
 from ardvark.inference.samplers.chain_statistics import ess_mean
 from ardvark.models.card import card_of
@@ -90,7 +90,7 @@ def test_kernels_get_common_names():
         coords=coords,
     )
     scale = given_scale(card_of(model))
-    states = given_states(posterior, scale)
+    states = states_of(posterior, scale)
     z = scale.to_z(X[:, [0]])
     named = relabelled(states._replace(d=_usual_kernels(states, z, t)))
     new = _renamed(posterior, named, scale)
@@ -182,7 +182,7 @@ def test_nuts_on_wine_agrees_with_gibbs_updates():
     model = rbf_mixture(X, t, n_kernels=3, included=columns)
     nuts = av.fit(model, "nuts", draws=1000, chains=2, random_seed=1, progressbar=False)
     assert nuts.attrs["converged"], nuts.attrs["problems"]
-    states = given_states(nuts.posterior.to_dataset(), given_scale(card_of(model)))
+    states = states_of(nuts.posterior.to_dataset(), given_scale(card_of(model)))
     read = reading_of(rbf_mixture(X, t, n_kernels=3), "Gibbs")
     p = read.problem(Evidence(*np.zeros((2, X.shape[1]))))
     own = [invariants(states, i, p.z[columns], p.label) for i in range(2000)]
