@@ -208,6 +208,12 @@ def test_what_has_no_block_is_refused_by_name():
         pm.Normal("t", pm.Deterministic("eta", X @ w), 1.0, observed=eta)
     with pytest.raises(av.errors.UnsupportedPair, match=r"prior of alpha.*not Gamma"):
         av.fit(log_normal, av.VB())
+    with pm.Model() as cut:  # whose slopes are those of a Gamma wherever it has any
+        alpha = pm.Truncated("alpha", pm.Gamma.dist(2, 1), upper=50, shape=4)
+        w = pm.Normal("w", 0, alpha**-0.5, shape=4)
+        pm.Normal("t", pm.Deterministic("eta", X @ w), 1.0, observed=eta)
+    with pytest.raises(av.errors.UnsupportedPair, match=r"prior of alpha.*not Gamma"):
+        av.fit(cut, av.VB())
     with pm.Model() as sd:
         tau = pm.Gamma("tau", 2, 1)
         w = pm.Normal("w", 0, tau, shape=4)
