@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from ardvark.diagnostics.reading import arviz, sampling_kind
-from ardvark.diagnostics.relevance.compare import check_fits
+from ardvark.inference.arguments import check_trees
 
 __all__ = ["held_variables", "summary"]
 
@@ -43,7 +43,7 @@ def summary(tree: xr.DataTree, **settings: Any) -> pd.DataFrame:
     unless ``var_names`` asks for them; ``attrs["held"]`` names them, ``attrs["caption"]`` is the
     tree's. Independent draws have no R-hat and no effective sample size.
     """
-    check_fits({"tree": tree})
+    check_trees({"tree": tree})
     held = held_variables(tree)
     asked = settings.pop("var_names", None)
     names = asked or [str(n) for n in tree["posterior"].data_vars if str(n) not in held]

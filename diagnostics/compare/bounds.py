@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from ardvark.diagnostics.compare.psis import khat
+from ardvark.diagnostics.compare.psis import khat, log_weights
 from ardvark.diagnostics.reading import constant_columns, draws_of, weight_variables
 
 __all__ = ["Bounds", "bounds"]
@@ -47,13 +47,12 @@ def bounds(tree: xr.DataTree) -> Bounds:
     tree
         A result of ``fit`` with `lp` and `log_approximation` in `sample_stats`.
     """
-    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
+    weight = log_weights(tree)
+    if weight is None:
         return _none("the tree has no densities of an approximation")
     shape = khat(tree)
     if not shape <= KHAT_MAX:
         return _none(f"k-hat {shape:.2f} is above {KHAT_MAX}: no bound can be estimated")
-    weight = (statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel()
     d2 = divergence_bound(weight)
     reach = math.expm1(d2)
     z = _standardised(tree)

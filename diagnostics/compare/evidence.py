@@ -14,7 +14,7 @@ factor is made of them: its logarithm would be off by as much.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,14 @@ import pandas as pd
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.compare.psis import khat, loo_figures
+from ardvark.diagnostics.compare.psis import khat, log_weights, loo_figures
 from ardvark.diagnostics.compare.reference import (
     integrates_hyperparameters,
     is_reference,
     same_hyperparameters,
 )
 from ardvark.diagnostics.finding import Finding
+from ardvark.diagnostics.reading import group_variables
 from ardvark.diagnostics.words import count, mean_and_sd
 from ardvark.errors import InputError, UnreadableModel, UnsupportedPair
 from ardvark.inference.arguments import check_model, check_trees
@@ -89,8 +90,7 @@ def evidence(
             found += _bridges(members, trees, model, warp, seed, notes)
         best = _most_precise(found)
         rows += [_row(quantity, estimate, best) for estimate in found]
-    table = pd.DataFrame([row[1:] for row in rows], columns=list(COLUMNS))
-    table.index = pd.Index([row[0] for row in rows], name="name")
+    table = pd.DataFrame(rows, columns=["name", *COLUMNS]).set_index("name")
     table.attrs["notes"] = notes
     return table
 
@@ -156,12 +156,12 @@ def bayes_factor(first: pd.DataFrame, second: pd.DataFrame) -> BayesFactor:
             raise InputError(
                 f"{argument} must be a table of av.evidence, got {type(table).__name__}"
             )
-    shared = [q for q in ("p(t)",) if all(q in set(t["quantity"]) for t in (first, second))]
+    integrated = all("p(t)" in set(table["quantity"]) for table in (first, second))
     chosen = []
     for table in (first, second):
         if len(table) == 0:
             return _refusal("a table has no estimate")
-        quantity = shared[0] if shared else table["quantity"].iloc[0]
+        quantity = "p(t)" if integrated else table["quantity"].iloc[0]
         rows = table[table["quantity"] == quantity]
         found, *_ = evidence_findings(rows)
         best = _most_precise(_in_rows(rows))
@@ -209,7 +209,7 @@ def _same_quantity(tree: xr.DataTree, leader: xr.DataTree) -> bool:
 
 
 def _estimates(name: str, tree: xr.DataTree, notes: list[str]) -> list[Estimate]:
-    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
+    fit = group_variables(tree, "fit")
     method = str(tree.attrs.get("method", "fit"))
     found = []
     if "log_evidence" in fit and fit["log_evidence"].ndim == 0:
@@ -228,14 +228,13 @@ def _estimates(name: str, tree: xr.DataTree, notes: list[str]) -> list[Estimate]
 
 def _importance(name: str, tree: xr.DataTree, notes: list[str]) -> list[Estimate]:
     """Importance sampling from an approximation to its target, if the weights allow it."""
-    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not {"lp", "log_approximation"} <= set(statistics.data_vars):
+    weight = log_weights(tree)
+    if weight is None:
         return []
     shape = khat(tree)
     if not shape <= KHAT_MAX:
         notes.append(f"{name}: no importance sampling, k-hat is {shape:.2f} > {KHAT_MAX}.")
         return []
-    weight = (statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel()
     value = float(logsumexp(weight) - np.log(weight.size))
     relative = np.exp(weight - value)
     error = float(relative.std(ddof=1) / np.sqrt(weight.size))
@@ -309,16 +308,8 @@ def _disagreement(estimates: Sequence[Estimate]) -> tuple[Estimate, Estimate] | 
 def _row(quantity: str, estimate: Estimate, best: Estimate | None) -> tuple[Any, ...]:
     away = float("nan") if best is None else estimate.value - best.value
     agrees = best is None or not _apart(estimate, best)
-    return (
-        estimate.name,
-        quantity,
-        estimate.estimator,
-        estimate.kind,
-        estimate.value,
-        estimate.error,
-        away,
-        agrees,
-    )
+    name, estimator, *numbers = astuple(estimate)
+    return name, quantity, estimator, *numbers, away, agrees
 
 
 def _display(estimate: Estimate) -> str:
@@ -356,7 +347,7 @@ def compare_evidence(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
 
 
 def _model_row(name: str, tree: xr.DataTree) -> dict[str, object]:
-    fit: Mapping[Any, Any] = tree["fit"].data_vars if "fit" in tree.children else {}
+    fit = group_variables(tree, "fit")
     if "log_evidence" not in fit:
         raise InputError(
             f"{name!r} ({tree.attrs.get('method', 'no method')}) has no log evidence: fit the "

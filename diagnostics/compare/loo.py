@@ -21,7 +21,13 @@ import pandas as pd
 import xarray as xr
 from scipy.special import logsumexp
 
-from ardvark.diagnostics.compare.psis import LooRows, cavity_rows, error_of_sum, psis_rows
+from ardvark.diagnostics.compare.psis import (
+    LooRows,
+    cavity_rows,
+    error_of_sum,
+    log_weights,
+    psis_rows,
+)
 from ardvark.diagnostics.compare.reference import choose_reference
 from ardvark.diagnostics.compare.relations import Relations, share_weights
 from ardvark.diagnostics.reading import sampling_kind, theta_variables
@@ -97,7 +103,7 @@ def loo_by_row(
         require_model(model, {name: trees[name] for name in refit}, data=True)
     found: dict[tuple[str, str], LooRows] = {}
     for name, tree in trees.items():
-        approximate = sampling_kind(tree) == "iid" and _has_densities(tree)
+        approximate = sampling_kind(tree) == "iid" and log_weights(tree) is not None
         estimates = [cavity_rows(tree), psis_rows(tree)]
         estimates += [psis_rows(tree, correct=True)] if approximate else []
         estimates += [refit_rows(model, tree, executor=executor)] if name in refit else []
@@ -318,22 +324,14 @@ def _references(
     return chief, Relations(share_weights(trees), chief).like
 
 
-def _has_densities(tree: xr.DataTree) -> bool:
-    names = tree["sample_stats"].data_vars if "sample_stats" in tree.children else {}
-    return "lp" in names and "log_approximation" in names
-
-
 def choose_estimate(
     found: Mapping[tuple[str, str], LooRows], reference: str | None
 ) -> tuple[str, str] | None:
     """Return the estimate that the others are compared with: the reference's, else the best."""
     if (own := _estimate_of(found, reference)) is not None:
         return own
-    for estimator in (REFIT, "cavity", "psis corrected", "psis"):
-        for key in found:
-            if key[1] == estimator:
-                return key
-    return None
+    order = (REFIT, "cavity", "psis corrected", "psis")
+    return min(found, key=lambda key: order.index(key[1]), default=None)
 
 
 def _estimate_of(

@@ -20,6 +20,7 @@ from ardvark.diagnostics.reading import (
     arviz,
     constant_columns,
     draws_of,
+    group_variables,
     sampling_kind,
     weight_variables,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "error_of_sum",
     "khat",
     "khat_and_error",
+    "log_weights",
     "loo_figures",
     "loo_rows",
     "psis_rows",
@@ -58,11 +60,19 @@ def khat(tree: xr.DataTree) -> float:
 
 def khat_and_error(tree: xr.DataTree) -> tuple[float, float]:
     """Return `khat` and its standard error, about 0.1 from 4000 draws; NaN where it has none."""
-    statistics = tree["sample_stats"].dataset if "sample_stats" in tree.children else xr.Dataset()
-    if not set(LOG_DENSITIES) <= set(statistics.data_vars):
+    weights = log_weights(tree)
+    if weights is None:
         return float("nan"), float("nan")
-    tail = smooth((statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel())
+    tail = smooth(weights)
     return tail.k_hat, tail.error
+
+
+def log_weights(tree: xr.DataTree) -> Array | None:
+    """Log importance weights of the draws of an approximation; None of other draws."""
+    statistics = group_variables(tree, "sample_stats")
+    if not set(LOG_DENSITIES) <= set(statistics):
+        return None
+    return np.asarray((statistics["lp"] - statistics["log_approximation"]).to_numpy().ravel())
 
 
 class LooRows(NamedTuple):
@@ -112,10 +122,10 @@ def loo_rows(tree: xr.DataTree) -> LooRows | None:
 
 def psis_rows(tree: xr.DataTree, *, correct: bool = False) -> LooRows | None:
     """PSIS from draws; with `correct` draws of an approximation are weighed to its target first."""
-    variables = list(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else []
+    variables = group_variables(tree, "log_likelihood")
     if len(variables) != 1 or tree.attrs.get("loo") == "cavity":
         return None
-    log_p = tree["log_likelihood"].dataset[variables[0]].transpose(*SAMPLE_DIMS, ...)
+    log_p = next(iter(variables.values())).transpose(*SAMPLE_DIMS, ...)
     values = log_p.to_numpy().reshape((*log_p.shape[:2], -1))
     reff = 1.0 if correct else _relative_efficiency(tree)
     at_a_time = max(1, MOST_NUMBERS // (values.shape[0] * values.shape[1]))
@@ -166,7 +176,7 @@ def cavity_rows(tree: xr.DataTree) -> LooRows | None:
     draws never reach the part of the cavity where the row has no probability. A sampler has no
     cavities: None.
     """
-    fit = tree["fit"].dataset if "fit" in tree.children else xr.Dataset()
+    fit = group_variables(tree, "fit")
     if "log_loo_probability" not in fit or fit["log_loo_probability"].ndim != 1:
         return None
     elpd = fit["log_loo_probability"].to_numpy()

@@ -138,7 +138,7 @@ def reference_quality(tree: xr.DataTree) -> ReferenceQuality:
         extremes["rhat"] = _extreme(np.argmax, rhat(draws), names)
         extremes["bulk"] = _extreme(np.argmin, ess_bulk(draws), names)
         extremes["tail"] = _extreme(np.argmin, ess_tail(draws), names)
-    statistics = dict(tree["sample_stats"].data_vars) if "sample_stats" in tree.children else {}
+    statistics = group_variables(tree, "sample_stats")
     diverging = int(statistics["diverging"].sum()) if "diverging" in statistics else None
     bfmi = _smallest_bfmi(statistics)
     findings = [
@@ -171,17 +171,9 @@ def trouble(tree: xr.DataTree, quality: ReferenceQuality) -> str:
 
 def theta_in_words(tree: xr.DataTree, reference: xr.DataTree) -> str:
     """Which hyperparameters one of the two holds at one value and the other draws, in words."""
-    drawn, drawn_there = (
-        {
-            v
-            for v, x in found["posterior"].data_vars.items()
-            if not constant_columns(draws_of(x)).all()
-        }
-        for found in (tree, reference)
-    )
     sides = {
-        "held at one value here, drawn in the reference": {*held_values(tree)} & drawn_there,
-        "drawn here, held at one value in the reference": {*held_values(reference)} & drawn,
+        "held at one value here, drawn in the reference": {*held_values(tree)} & _drawn(reference),
+        "drawn here, held at one value in the reference": {*held_values(reference)} & _drawn(tree),
     }
     return "; ".join(f"{listed(sorted(names))} {how}" for how, names in sides.items() if names)
 
@@ -238,9 +230,15 @@ def _fixes_what_moves_in(full: xr.DataTree, tree: xr.DataTree) -> bool:
     if integrates_hyperparameters(tree) or not integrates_hyperparameters(full):
         return False
     weights = weight_variables(tree) or weight_variables(full)
-    posterior = full["posterior"].dataset
-    moving = {v for v in posterior.data_vars if not constant_columns(draws_of(posterior[v])).all()}
-    return tree.attrs["hyper"] == "evidence" or bool((moving - set(weights)) & set(_values(tree)))
+    return tree.attrs["hyper"] == "evidence" or bool(
+        (_drawn(full) - set(weights)) & set(_values(tree))
+    )
+
+
+def _drawn(tree: xr.DataTree) -> set[Any]:
+    """Variables of the posterior that are not the same in all draws."""
+    posterior = tree["posterior"].dataset
+    return {v for v, x in posterior.items() if not constant_columns(draws_of(x)).all()}
 
 
 def _equal(ours: xr.DataArray, theirs: xr.DataArray) -> bool:

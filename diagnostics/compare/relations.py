@@ -51,7 +51,7 @@ from ardvark.diagnostics.compare.reference import (
     theta_in_words,
     trouble,
 )
-from ardvark.diagnostics.reading import weight_variables
+from ardvark.diagnostics.reading import group_variables, weight_variables
 
 __all__ = ["Relations", "all_figures", "share_weights"]
 
@@ -255,7 +255,7 @@ def _elpd_difference(
 def _own_figures(tree: xr.DataTree, rows: LooRows | None) -> dict[str, Any]:
     """Collect the figures that need one tree alone."""
     limit, (shape, error) = bounds(tree), khat_and_error(tree)
-    fit = tree["fit"].data_vars if "fit" in tree.children else {}
+    fit = group_variables(tree, "fit")
     return {
         "method": tree.attrs.get("method"),
         "hyper": tree.attrs.get("hyper"),

@@ -4,6 +4,8 @@ A level is "good", "warn" or "bad"; "" is for a figure that does not apply.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,10 @@ CORRELATION_LIMITS = (0.1, 0.3)
 CORRELATION_NULL = 1.5  # two halves differ by sqrt 2 times what the whole and another run do
 FALSE_ALARMS = 0.01  # probability that noise alone gives one, over all weights of an answer
 
+type Columns = tuple[str, str, str, str]  # of figures, of their noise, of how many; in words
+
+WEIGHTS: Columns = ("worst_", "", "n_weights", "")
+THETA: Columns = ("theta_", "theta_", "n_theta", " of θ")
 _CONCLUSIONS = {
     REFERENCE: ("this is the reference",) * 2 + ("a reference that cannot be trusted",),
     APPROXIMATION_ERROR: (
@@ -102,7 +108,9 @@ def _level(row: "pd.Series[Any]") -> str:
 def _findings(row: "pd.Series[Any]") -> list[Finding]:
     """What each figure of a row says."""
     kind = row["compares"]
-    checks = [_convergence, _modes, _means, _sds, _shape, _correlations, _theta_means, _theta_sds]
+    checks: list[Callable[[Any], Finding | None]]
+    checks = [_convergence, _modes, _means, _sds, _shape, _correlations]
+    checks += [partial(check, columns=THETA) for check in (_means, _sds)]
     if kind != PRICE_OF_FIXING:  # a k-hat is of the target at given hyperparameters
         checks.append(_weights)
     found = [finding for check in checks if (finding := check(row))]
@@ -169,15 +177,9 @@ def _modes(row: "pd.Series[Any]") -> Finding | None:
     return Finding("bad", f"a mode of {where} is missed (near {place}, {share} of the mass)")
 
 
-def _means(row: "pd.Series[Any]") -> Finding | None:
-    return _mean(row, "worst_", "", "n_weights", "means")
-
-
-def _theta_means(row: "pd.Series[Any]") -> Finding | None:
-    return _mean(row, "theta_", "theta_", "n_theta", "means of θ")
-
-
-def _mean(row: "pd.Series[Any]", of: str, to: str, size: str, what: str) -> Finding | None:
+def _means(row: "pd.Series[Any]", columns: Columns = WEIGHTS) -> Finding | None:
+    of, to, size, whose = columns
+    what = f"means{whose}"
     error, noise = row[f"{of}mean_error"], row[f"{to}mean_error_mcse"]
     level = mean_level(error)
     if not level:
@@ -192,15 +194,9 @@ def _mean(row: "pd.Series[Any]", of: str, to: str, size: str, what: str) -> Find
     return Finding(level, f"the mean of {row[f'{of}mean_error_at']} is off by {error:.2f} sd")
 
 
-def _sds(row: "pd.Series[Any]") -> Finding | None:
-    return _sd(row, "worst_", "", "n_weights", "sds")
-
-
-def _theta_sds(row: "pd.Series[Any]") -> Finding | None:
-    return _sd(row, "theta_", "theta_", "n_theta", "sds of θ")
-
-
-def _sd(row: "pd.Series[Any]", of: str, to: str, size: str, what: str) -> Finding | None:
+def _sds(row: "pd.Series[Any]", columns: Columns = WEIGHTS) -> Finding | None:
+    of, to, size, whose = columns
+    what = f"sds{whose}"
     ratio, where = row[f"{of}sd_ratio"], row[f"{of}sd_ratio_at"]
     level, noise = sd_level(ratio), row[f"{to}log_sd_ratio_mcse"]
     if not level:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,6 @@ from ardvark.models.checks import Seed, as_seed, positive_integer
 __all__ = [
     "Relevances",
     "batch_relevance",
-    "check_fits",
     "compare_relevance",
     "input_names",
     "moved",
@@ -127,7 +126,7 @@ def relevance_table(found: Relevances, rng: np.random.Generator, resamples: int)
 
 def read_relevances(trees: Mapping[str, xr.DataTree], of: str | None = None) -> Relevances:
     """Read the relevances of several fits and their batches."""
-    check_fits(trees)
+    check_trees(trees)
     require_same_data(trees, inputs=False)
     if of not in (None, *KINDS):
         raise InputError(f"of must be one of {', '.join(KINDS)}, or None; got {of!r}.")
@@ -141,11 +140,6 @@ def read_relevances(trees: Mapping[str, xr.DataTree], of: str | None = None) -> 
     fits = {name: (tables[name], batch_relevance(trees[name], of)) for name in kept}
     counted = [name for name in kept if "included" in trees[name]["posterior"].data_vars]
     return Relevances(fits, {name: inclusion(trees[name]) for name in counted}, left, rows)
-
-
-def check_fits(trees: Any) -> None:
-    """Refuse what is no mapping of names to trees with a posterior."""
-    check_trees(trees)
 
 
 def input_names(tree: xr.DataTree) -> list[str]:

@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.relevance.compare import check_fits
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.relevance.subsets import inclusion
 from ardvark.diagnostics.words import listed
 from ardvark.errors import InputError
+from ardvark.inference.arguments import check_trees
 
 __all__ = ["Rule", "discoveries", "relevant_names", "selected"]
 
@@ -127,7 +127,7 @@ def discoveries(trees: Mapping[str, xr.DataTree], truth: Any, *, rule: Rule = No
     ``expected_false_discovery`` (the fit's own estimate, missing without probabilities), ``power``,
     ``auc`` and ``first_right``, how many of the first |R| ranks are relevant as a share.
     """
-    check_fits(trees)
+    check_trees(trees)
     rows = {name: _against_truth(tree, truth, rule) for name, tree in trees.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index="name")
 

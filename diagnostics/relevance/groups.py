@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.reading import draws_of, element_labels, weight_variables
+from ardvark.diagnostics.reading import draws_of, element_labels, group_variables, weight_variables
 from ardvark.diagnostics.relevance.subsets import indicators, mean_and_error
 from ardvark.diagnostics.words import listed
 from ardvark.errors import InputError
@@ -154,7 +154,7 @@ def groupable(tree: xr.DataTree) -> list[str]:
 
 def _as_sets(tree: xr.DataTree, groups: Any, limit: float) -> list[tuple[str, ...]]:
     if groups is None:
-        constants = tree["constant_data"].dataset if "constant_data" in tree.children else {}
+        constants = group_variables(tree, "constant_data")
         if "X" not in constants or constants["X"].ndim != 2:
             raise InputError("groups: the tree keeps no table `X` in `constant_data`; give groups.")
         table = constants["X"]

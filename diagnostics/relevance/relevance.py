@@ -115,7 +115,7 @@ def _by_inclusion(tree: xr.DataTree) -> pd.DataFrame:
     """P(included), which is the relevance where an input has no one weight."""
     included = tree["posterior"].dataset["included"]
     counted = draws_of(included).mean(axis=(0, 1))
-    fit = tree["fit"].dataset if "fit" in tree.children else {}
+    fit = group_variables(tree, "fit")
     inclusion = fit["inclusion"].to_numpy() if "inclusion" in fit else counted
     index = pd.Index(element_labels(included), name="feature")
     return pd.DataFrame({"inclusion": inclusion, "relevance": inclusion}, index=index)
@@ -148,7 +148,7 @@ def _input_scale(tree: xr.DataTree) -> xr.DataArray | None:
 
 def _inputs(tree: xr.DataTree, scale: xr.DataArray) -> pd.DataFrame:
     eta = scale.to_numpy().astype(float)
-    constants = tree["constant_data"].dataset if "constant_data" in tree.children else {}
+    constants = group_variables(tree, "constant_data")
     if "X" not in constants or constants["X"].sizes.get("feature") != len(eta):
         raise InputError(
             "relevance of the inputs needs their spread: this tree has scales for "
@@ -168,7 +168,7 @@ def _inputs(tree: xr.DataTree, scale: xr.DataArray) -> pd.DataFrame:
 
 def _has_ard(tree: xr.DataTree) -> bool:
     """Whether the tree has a kappa_a per feature, fitted, drawn or given."""
-    groups = (tree[g].dataset for g in ("posterior", "constant_data") if g in tree.children)
+    groups = (group_variables(tree, group) for group in ("posterior", "constant_data"))
     return any(ARD in group and "feature" in group[ARD].dims for group in groups)
 
 
@@ -183,7 +183,7 @@ def _process(tree: xr.DataTree) -> pd.DataFrame:
         columns = {"kappa": fitted, "relevance": expected, "sd": sd}
         return pd.DataFrame({name: np.ravel(value) for name, value in columns.items()}, index=index)
     values = draws_of(kappa) if group == "posterior" else np.tile(kappa.to_numpy(), (1, 2, 1))
-    if "constant_data" not in tree.children or "X" not in tree["constant_data"]:
+    if "X" not in group_variables(tree, "constant_data"):
         raise InputError("relevance needs the spread of the inputs: keep `X` in `constant_data`.")
     share = values * tree["constant_data"]["X"].to_numpy().var(axis=0)
     mean, sd = moments(share / share.sum(axis=-1, keepdims=True))
@@ -258,8 +258,7 @@ def _inclusion(tree: xr.DataTree, name: str, draws: Array) -> Array:
     included: Any = tree["posterior"].data_vars.get("included")
     if included is not None and element_labels(included) == element_labels(weight):
         return np.asarray(draws_of(included).mean(axis=(0, 1)))
-    if "fit" in tree.children and "active" in tree["fit"].data_vars:
-        active = tree["fit"].dataset["active"]
+    if (active := group_variables(tree, "fit").get("active")) is not None:
         kept = dict(zip(element_labels(active), active.to_numpy().ravel(), strict=True))
         names = element_labels(weight, name)
         if all(element in kept for element in names):

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.reading import sampling_kind
+from ardvark.diagnostics.reading import group_variables, sampling_kind
 from ardvark.diagnostics.relevance.subsets import (
     effective_draws,
     inclusion,
     indicators,
     joint_inclusion,
+    of_moving,
 )
 from ardvark.errors import ConvergenceWarning
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.samplers.chain_statistics import rhat
 from ardvark.inference.samplers.convergence import RHAT_MAX
 
 __all__ = ["SubsetDiagnostics", "plot_inclusion", "subset_diagnostics"]
@@ -53,7 +54,8 @@ def subset_diagnostics(tree: xr.DataTree) -> SubsetDiagnostics:
     names, drawn = indicators(tree)
     values = np.concatenate([drawn.sum(axis=2, keepdims=True), drawn], axis=2).astype(float)
     index = pd.Index(["size", *names], name="indicator")
-    table = pd.DataFrame({"rhat": _rhat(values), "ess": effective_draws(values)}, index=index)
+    agreed = of_moving(rhat, values) if len(values) > 1 else np.nan  # nothing to compare it with
+    table = pd.DataFrame({"rhat": agreed, "ess": effective_draws(values)}, index=index)
     disagreement = _disagreement(drawn, names)
     problems = () if sampling_kind(tree) == "iid" else _problems(table, disagreement, len(drawn))
     for problem in problems:
@@ -74,17 +76,6 @@ def subset_diagnostics(tree: xr.DataTree) -> SubsetDiagnostics:
         disagreement=disagreement,
         problems=problems,
     )
-
-
-def _rhat(values: Any) -> Any:
-    """R-hat of each element of (chain, draw, element); NaN where nothing moves or is to compare."""
-    arviz_stats: Any = import_module("arviz_stats")  # slow to import: not before it is needed
-    found = np.full(values.shape[2], np.nan)
-    moving = ~(values == values[:1, :1]).all(axis=(0, 1))
-    if values.shape[0] > 1 and values.shape[1] >= 4 and moving.any():
-        with np.errstate(all="ignore"):
-            found[moving] = np.atleast_1d(arviz_stats.rhat(values[..., moving]))
-    return found
 
 
 def _disagreement(drawn: Any, names: list[str]) -> pd.DataFrame:
@@ -133,7 +124,7 @@ def _problems(table: pd.DataFrame, disagreement: pd.DataFrame, chains: int) -> t
 
 
 def _jumps(tree: xr.DataTree) -> tuple[tuple[pd.DataFrame, pd.Series], Any]:
-    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+    stats = group_variables(tree, "sample_stats")
     if "accepted" not in stats:
         return (pd.DataFrame(), pd.Series(dtype=float)), None
     tried, made = stats["tried"].sum("chain"), stats["accepted"].sum("chain")

@@ -14,16 +14,22 @@ linear model it is often better than the most probable one (Barbieri & Berger 20
 chains can be trusted at all is asked in `subset_checks.py`.
 """
 
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ardvark.diagnostics.reading import draws_of, element_labels, sampling_kind
+from ardvark.diagnostics.reading import (
+    constant_columns,
+    draws_of,
+    element_labels,
+    group_variables,
+    sampling_kind,
+)
 from ardvark.errors import InputError
 from ardvark.inference.arguments import check_tree
+from ardvark.inference.samplers.chain_statistics import ess_mean
 from ardvark.inference.sites.arrays import Array, Mask
 from ardvark.inference.tally import tally
 from ardvark.models.checks import positive_integer
@@ -35,6 +41,7 @@ __all__ = [
     "indicators",
     "joint_inclusion",
     "mean_and_error",
+    "of_moving",
     "replacements",
     "subset_sizes",
     "subsets",
@@ -89,7 +96,7 @@ def inclusion(tree: xr.DataTree) -> pd.DataFrame:
         exact = group["probability"].to_numpy() @ group["included"].to_numpy().astype(float)
         counted, error = exact, np.zeros(len(names))
     rao = rao_error = np.full(len(names), np.nan)
-    stats = tree["sample_stats"].dataset if "sample_stats" in tree.children else {}
+    stats = group_variables(tree, "sample_stats")
     if "inclusion_probability" in stats:
         rao, rao_error, _ = mean_and_error(draws_of(stats["inclusion_probability"]), tree)
     return pd.DataFrame(
@@ -225,19 +232,21 @@ def indicators(tree: xr.DataTree) -> tuple[list[str], Mask]:
 
 def effective_draws(draws: Array) -> Array:
     """Effective sample size of the mean of each element of (chain, draw, element)."""
-    arviz_stats: Any = import_module("arviz_stats")  # slow to import: not before it is needed
-    moving = ~(draws == draws[:1, :1]).all(axis=(0, 1))
+    return of_moving(ess_mean, draws)
+
+
+def of_moving(statistic: Callable[[Array], Array], draws: Array) -> Array:
+    """A statistic of each element of (chain, draw, element) that moves; NaN of the others."""
+    moving = ~constant_columns(draws)
     found = np.full(draws.shape[2], np.nan)
-    if moving.any() and draws.shape[1] >= 4:
-        with np.errstate(all="ignore"):
-            found[moving] = np.atleast_1d(arviz_stats.ess(draws[..., moving], method="mean"))
+    found[moving] = statistic(draws[..., moving])
     return found
 
 
 def mean_and_error(draws: Array, tree: xr.DataTree) -> tuple[Array, Array, Array]:
     """Mean, Monte Carlo error and effective draws of each element of (chain, draw, element)."""
     number = draws.shape[0] * draws.shape[1]
-    moving = ~(draws == draws[:1, :1]).all(axis=(0, 1))
+    moving = ~constant_columns(draws)
     iid = sampling_kind(tree) == "iid"
     ess = np.where(moving, float(number), np.nan) if iid else effective_draws(draws)
     sd = draws.std(axis=(0, 1), ddof=1) if number > 1 else np.zeros(draws.shape[2])

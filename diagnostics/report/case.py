@@ -23,6 +23,7 @@ from ardvark.diagnostics.reading import (
     weight_variables,
 )
 from ardvark.diagnostics.relevance.compare import Relevances, read_relevances
+from ardvark.diagnostics.relevance.relevance import relevance_of_weights
 from ardvark.diagnostics.report.describe import describe_tree
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.samplers.chain_statistics import ess_bulk, ess_tail, rhat
@@ -184,8 +185,7 @@ def _summary(tree: xr.DataTree) -> pd.DataFrame:
         draws = draws_of(posterior[variable])
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
         lower, upper = np.quantile(draws, INTERVAL, axis=(0, 1))
-        size = np.hypot(mean, sd)
-        share = np.divide(np.abs(mean), size, out=np.zeros_like(size), where=size > 0)
+        share = relevance_of_weights(mean, sd)
         columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper, "relevance": share}
         frames.append(pd.DataFrame(columns, index=element_labels(posterior[variable], variable)))
     return pd.concat(frames) if frames else pd.DataFrame(columns=["mean", "lower", "upper"])

@@ -22,7 +22,6 @@ from ardvark.diagnostics.calibration.scores import check_test
 from ardvark.diagnostics.compare.reference import choose_reference
 from ardvark.diagnostics.compare.relations import share_weights
 from ardvark.diagnostics.reading import installed
-from ardvark.diagnostics.relevance.compare import check_fits
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.describe import describe_data, describe_model
 from ardvark.diagnostics.report.findings import data_findings, separation_words
@@ -42,7 +41,7 @@ from ardvark.diagnostics.report.parts.relevance import relevance_part
 from ardvark.diagnostics.report.parts.sensitivity import sensitivity_part
 from ardvark.diagnostics.report.parts.verdict import verdict_part
 from ardvark.diagnostics.words import as_sentences, count, duration, plain, records
-from ardvark.inference.arguments import check_model
+from ardvark.inference.arguments import check_model, check_trees
 from ardvark.inference.pymc_models.fingerprint import require_data, require_model, require_same_data
 from ardvark.models.checks import as_flag
 
@@ -124,7 +123,7 @@ def report(
 
 
 def _check(trees: Any, target: Path, interactive: bool) -> None:
-    check_fits(trees)
+    check_trees(trees)
     check_target(target)
     if interactive:
         require_plotly()

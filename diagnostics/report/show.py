@@ -17,12 +17,11 @@ from ardvark.diagnostics.compare.display import SIGNS, TINTS
 from ardvark.diagnostics.compare.psis import khat_and_error
 from ardvark.diagnostics.compare.reference import reference_quality
 from ardvark.diagnostics.compare.verdict import khat_in_words, khat_level
-from ardvark.diagnostics.reading import sampling_kind
-from ardvark.diagnostics.relevance.compare import check_fits
+from ardvark.diagnostics.reading import group_variables, sampling_kind
 from ardvark.diagnostics.relevance.relevance import relevance
 from ardvark.diagnostics.summary import held_variables
 from ardvark.diagnostics.words import duration, listed
-from ardvark.inference.arguments import check_tree
+from ardvark.inference.arguments import check_tree, check_trees
 
 __all__ = ["Shown", "show"]
 
@@ -81,7 +80,7 @@ def show(tree: xr.DataTree | Mapping[str, xr.DataTree]) -> Shown:
         check_tree(tree)
         title = f"{tree.attrs.get('model', 'model')} by {tree.attrs.get('method', 'method')}"
         return Shown({title: _facts(tree)})
-    check_fits(tree)
+    check_trees(tree)
     return Shown({name: _facts(one) for name, one in tree.items()})
 
 
@@ -142,7 +141,7 @@ def _importance(tree: xr.DataTree) -> list[tuple[str, str, str]]:
 
 
 def _evidence(tree: xr.DataTree) -> list[tuple[str, str, str]]:
-    fit = tree["fit"].data_vars if "fit" in tree.children else {}
+    fit = group_variables(tree, "fit")
     for name, label in (("log_evidence", "Log evidence"), ("elbo", "Evidence bound")):
         if name in fit:
             return [(label, f"{float(np.ravel(fit[name])[-1]):.2f}", "")]

@@ -19,6 +19,7 @@ from ardvark.diagnostics.reading import (
     arviz,
     draws_of,
     element_labels,
+    group_variables,
     weight_variables,
 )
 from ardvark.inference.sites.arrays import Array
@@ -34,9 +35,7 @@ def influence(tree: xr.DataTree) -> pd.DataFrame | None:
     None where importance sampling is not possible: no log likelihood, several of them, or one that
     is zero on part of the line. A weight that never moves has no shift and is left out.
     """
-    likelihoods = (
-        dict(tree["log_likelihood"].data_vars) if "log_likelihood" in tree.children else {}
-    )
+    likelihoods = group_variables(tree, "log_likelihood")
     names = weight_variables(tree)
     if len(likelihoods) != 1 or not names or tree.attrs.get("loo") == "cavity":
         return None

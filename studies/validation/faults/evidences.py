@@ -49,7 +49,6 @@ FAULTS = (
         "alpha = max(r[j] * (r[j] / relevance), least[j])",
         "alpha = max(relevance / (r[j] * r[j]), least[j])",
         (OF_SEQUENTIAL + "test_precision_of_a_lone_weight_is_the_closed_form",),
-        "",
     ),
     Fault(
         "no lower bound of the precisions",
@@ -96,7 +95,6 @@ FAULTS = (
         "np.maximum(1.0 - alpha * variance, 0.0) / mean**2",
         "1.0 / (mean**2 + variance)",
         ("tests/inference/ard/test_fixed_point.py::test_em_never_falls_and_mackay_is_quicker",),
-        "",
     ),
     Fault(
         "the noise's gradient forgets what the weights take",
@@ -105,7 +103,6 @@ FAULTS = (
         "gradient[k] = 0.5 * (beta * misfit - rows + k - tight)",
         "gradient[k] = 0.5 * (beta * misfit - rows)",
         (OF_GAUSSIAN + "test_gradient_and_hessian_are_those_of_finite_differences",),
-        "",
     ),
     Fault(
         "one 2 pi for each row and for the bias",
@@ -166,7 +163,6 @@ FAULTS = (
         "return _weighted(phi, log_f, log_q - axes.log_volume(z), edge, other)",
         "return _weighted(phi, log_f, log_q, edge, other)",
         (OF_INTEGRATE + "test_a_grid_follows_a_skewed_density",),
-        "",
     ),
     Fault(
         "a mixture of proposals with the density of its wide part",
@@ -175,7 +171,6 @@ FAULTS = (
         "return np.asarray(np.logaddexp(wide, kernels) - math.log(2.0))",
         "return np.asarray(wide)",
         (OF_INTEGRATE + "test_rounds_follow_it_in_more_dimensions",),
-        "",
     ),
     Fault(
         "an ordered hyperparameter keeps its start",
@@ -193,7 +188,6 @@ FAULTS = (
         "values[largest] = np.minimum(np.log(scale * quantile + math.exp(cut)), 0.0)",
         "values[largest] = 0.0",
         ("tests/inference/hyper/test_pareto.py::test_the_tail_is_that_of_arviz",),
-        "",
     ),
     Fault(
         "the two banks of the bridge are exchanged",
@@ -202,7 +196,6 @@ FAULTS = (
         "        below = -np.logaddexp(log_s1 + ours, log_s2 + log_z)",
         "        below = -np.logaddexp(log_s2 + ours, log_s1 + log_z)",
         (OF_BRIDGE + "test_banks_of_other_sizes_meet_at_the_same_evidence",),
-        "",
     ),
     Fault(
         "the error of a bridge without that of its proposals",
@@ -211,7 +204,6 @@ FAULTS = (
         "    variance = one.var() / one.mean() ** 2 / one.size\n",
         "    variance = 0.0\n",
         (OF_BRIDGE + "test_the_error_is_calibrated",),
-        "",
     ),
     Fault(
         "warping counts the density twice",
@@ -220,7 +212,6 @@ FAULTS = (
         "np.logaddexp(both[: len(x)], both[len(x) :]) - math.log(2.0)",
         "np.logaddexp(both[: len(x)], both[len(x) :])",
         (OF_BRIDGE + "test_warping_takes_the_skewness_out",),
-        "",
     ),
     Fault(
         "a factor n in the dual of the SVM",

@@ -14,5 +14,5 @@ class Fault(NamedTuple):
     old: str  # occurs exactly once in the file
     new: str
     tests: tuple[str, ...]  # node ids; one that fails is enough
-    origin: str  # which print or earlier defect this is; "" where it was made up
+    origin: str = ""  # which print or earlier defect this is; "" where it was made up
     hangs: bool = False  # it shows in a test that does not end

@@ -31,7 +31,6 @@ FAULTS = (
         "            if",
         "log_ratio = gain(alpha[j], s[j], q[j])\n            if",
         (OF_SUBSETS + "test_all_256_subsets_against_enumeration",),
-        "",
     ),
     Fault(
         "a weight's own prior is forgotten in its gain",
@@ -40,7 +39,6 @@ FAULTS = (
         "return 0.5 * (log(precision / s) + q * q / s)",
         "return 0.5 * (log(1.0 / s) + q * q / s)",
         (OF_SUBSETS + "test_gains_are_differences_of_dense_evidences",),
-        "",
     ),
     Fault(
         "an exchange back is as likely by choice, not by probability",
@@ -49,7 +47,6 @@ FAULTS = (
         "            gains[j] = gain(alpha[j], s[j] + x * x, q[j] + x * along)",
         "            gains[j] = gain(alpha[j], s[j], q[j])",
         (OF_SUBSETS + "test_an_exchange_back_has_the_opposite_ratio",),
-        "",
     ),
     Fault(
         "the noise without the Jacobian of its logarithm",
@@ -58,7 +55,6 @@ FAULTS = (
         "return (1.0 - n_rows) * x - 0.5 * residual / square",
         "return (0.0 - n_rows) * x - 0.5 * residual / square",
         (OF_SUBSETS + "test_slice_sampling_of_sigma",),
-        "",
     ),
     Fault(
         "truncated normals by the density of the tail's start",
@@ -67,7 +63,6 @@ FAULTS = (
         "if rng.random() <= exp(-0.5 * (x - rate) ** 2):",
         "if rng.random() <= 1.0:",
         (OF_SUBSETS + "test_truncated_normals",),
-        "",
     ),
     Fault(
         "the precision of an excluded input as if it had a weight",
@@ -76,7 +71,6 @@ FAULTS = (
         "alpha[j] = rng.standard_gamma(a) / b if place[j] < 0 else alpha[j]",
         "alpha[j] = rng.standard_gamma(a + 0.5) / b if place[j] < 0 else alpha[j]",
         (OF_SUBSETS + "test_without_data_the_chain_gives_the_prior",),
-        "",
     ),
     Fault(
         "a jump between subsets without the density of its proposal",
@@ -85,7 +79,6 @@ FAULTS = (
         "new_omega = new_joint - log_proposal(k, trial, fit.mode, fit.L) - value",
         "new_omega = new_joint - value",
         (OF_TWO_CLASSES + "test_two_inputs_against_quadrature",),
-        "",
     ),
     Fault(
         "a Student-t proposal of another width than its density",
@@ -94,7 +87,6 @@ FAULTS = (
         "return total - 0.5 * (TAILS + k) * log1p(square / TAILS)",
         "return total - 0.5 * (TAILS + k) * log1p(2.0 * square / TAILS)",
         (OF_TWO_CLASSES + "test_the_proposal_is_a_student_t",),
-        "",
     ),
     Fault(
         "a replacement chooses without counting the way back",
@@ -105,7 +97,6 @@ FAULTS = (
         (
             "tests/inference/subset/test_replace.py::test_replacements_alone_give_the_posterior_within_a_size",
         ),
-        "",
     ),
     Fault(
         "a subset's probability has the error of independent draws",
@@ -182,7 +173,6 @@ FAULTS = (
         "return float(top + math.log(mean) - math.lgamma(n_kernels + 1.0))",
         "return float(top + math.log(mean))",
         (OF_MIXTURE + "test_a_library_is_a_density_of_allocations_whatever_the_names",),
-        "",
     ),
     Fault(
         "the ratio P(t | x) with the Gibbs updates of the joint",
@@ -200,7 +190,6 @@ FAULTS = (
         "total += p.shape * q[at + n_kernels + e] - rate - 0.5 * s.mean[j, e] ** 2",
         "total += (p.shape - 1.0) * q[at + n_kernels + e] - rate - 0.5 * s.mean[j, e] ** 2",
         (OF_LABELS + "test_density_is_that_of_the_graph_with_the_jacobians_of_its_coordinates",),
-        "",
     ),
     Fault(
         "the gradient of a kernel's precision by half",
@@ -209,7 +198,6 @@ FAULTS = (
         "out[n_kernels + e] = p.power * 0.5 * (none - s.tau[j, e] * second)",
         "out[n_kernels + e] = p.power * (none - s.tau[j, e] * second)",
         (OF_LABELS + "test_gradient_is_that_of_differences",),
-        "",
     ),
     Fault(
         "precisions drawn with one weight less",
@@ -218,7 +206,6 @@ FAULTS = (
         "alpha[j] = rng.standard_gamma(p.shape[j] + 0.5) / (p.rate[j] + 0.5 * w[j] * w[j])",
         "alpha[j] = rng.standard_gamma(p.shape[j]) / (p.rate[j] + 0.5 * w[j] * w[j])",
         (OF_SAMPLED + "test_geweke",),
-        "",
     ),
     Fault(
         "a potential on precisions is not seen",
@@ -246,7 +233,6 @@ FAULTS = (
         "return 1.0 + at_one + rate * np.exp(one), rate",
         "return 2.0 + at_one + rate * np.exp(one), rate",
         ("tests/inference/steps/test_steps.py::test_gamma_gibbs_reads_shape_and_rate_by_number",),
-        "",
     ),
     Fault(
         "a step's jump without the proposal",
@@ -255,7 +241,6 @@ FAULTS = (
         "log_ratio = new_p - log_p + log_q - new_q",
         "log_ratio = new_p - log_p",
         (OF_STEP + "test_the_step_samples_the_enumerated_posterior",),
-        "",
     ),
     Fault(
         "a block moves by a slice of another height",
@@ -264,6 +249,5 @@ FAULTS = (
         "threshold = height - rng.standard_exponential(chains)  # MAM10 step 2",
         "threshold = height - 0.3 * rng.standard_exponential(chains)",
         ("tests/inference/sites/test_moves.py::test_exact_kernels_keep_the_posterior",),
-        "",
     ),
 )

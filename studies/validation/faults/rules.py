@@ -37,7 +37,6 @@ FAULTS = (
         "    mu = mean - lam * (nu - tau * mean)  # Qi04 (5)",
         "    mu = mean",
         (OF_EP + "test_every_route_leads_to_the_same_fixed_point",),
-        "",
     ),
     Fault(
         "probit moments without the cavity's variance",
@@ -46,7 +45,6 @@ FAULTS = (
         "scale = sqrt(noise + slope * slope * v)",
         "scale = sqrt(noise + v)",
         ("tests/inference/known_sites/test_known.py::test_tilted_moments_at_any_width",),
-        "",
     ),
     Fault(
         "a tie counts as no error",
@@ -73,7 +71,6 @@ FAULTS = (
         '        "log_loo_probability": rows.log_z,',
         '        "log_loo_probability": rows.log_z + 0.5 * np.log1p(tau * rows.cavity_variance),',
         (OF_EP + "test_free_leave_one_out_is_near_the_real_one",),
-        "",
     ),
     Fault(
         "EP's gradient forgets the variance of the weights",
@@ -82,7 +79,6 @@ FAULTS = (
         "0.5 / model.precision - 0.5 * (deviation**2 + posterior.marginal_variance)",
         "0.5 / model.precision - 0.5 * deviation**2",
         (OF_EP + "test_the_gradient_in_a_precision_is_the_papers",),
-        "",
     ),
     Fault(
         "EP's gradient forgets the spread of the rows",
@@ -91,7 +87,6 @@ FAULTS = (
         "        projection -= fit.site_precision[:, None] * posterior.cross_covariance\n",
         "",
         (OF_EP + "test_gradient_of_the_evidence",),
-        "",
     ),
     Fault(
         "the correlation has the wrong sign in EP's correction",
@@ -100,7 +95,6 @@ FAULTS = (
         "pairs += 0.5 * a * (power @ a)  # OPW13",
         "pairs += 0.5 * a * (np.abs(power) @ a)",
         ("tests/inference/ep/test_correction.py::test_two_rows_to_all_orders_are_exact",),
-        "",
     ),
     Fault(
         "Laplace's determinant counts once, not half",
@@ -109,7 +103,6 @@ FAULTS = (
         "log_evidence=state.psi - posterior.half_log_det,  # RW06 (3.32)",
         "log_evidence=state.psi - 2.0 * posterior.half_log_det,",
         (OF_LAPLACE + "test_gaussian_sites_are_exact",),
-        "",
     ),
     Fault(
         "Laplace is expanded with the sign of the curvature lost",
@@ -121,7 +114,6 @@ FAULTS = (
             "tests/inference/sites/test_sites.py::"
             "test_each_derivative_is_the_slope_of_the_one_before",
         ),
-        "",
     ),
     Fault(
         "Laplace's gradient forgets that the mode moves",
@@ -139,7 +131,6 @@ FAULTS = (
         "return np.asarray(0.5 * posterior.eta_variance * site.third)",
         "return np.asarray(-0.5 * posterior.eta_variance * site.third)",
         (OF_LAPLACE + "test_shift_of_the_means_against_quadrature",),
-        "",
     ),
     Fault(
         "what is definite is called indefinite where it rounds",
@@ -157,7 +148,6 @@ FAULTS = (
         "return prior_part - (projection @ self._half_cross.T) @ self._half_cross  # RW06 (3.27)",
         "return prior_part",
         (OF_POSTERIOR + "test_posterior_equals_plain_inversion",),
-        "",
     ),
     Fault(
         "draws without the noise of Matheron's rule",
@@ -166,7 +156,6 @@ FAULTS = (
         "surprise = self._scale * (before @ self.prior.projection.T) + noise",
         "surprise = self._scale * (before @ self.prior.projection.T) + 0.0 * noise",
         (OF_POSTERIOR + "test_draws_have_the_right_moments",),
-        "",
     ),
     Fault(
         "the determinant lacks the sum of E over classes",

@@ -27,7 +27,6 @@ FAULTS = (
         (
             "tests/package/commands/test_commands.py::test_a_hostile_tree_is_refused_and_nothing_of_it_runs",
         ),
-        "",
     ),
     Fault(
         "files get their name before they are on the disk",
@@ -90,6 +89,5 @@ FAULTS = (
         "        if tree.attrs.get(KEY) != run_key(self.prepared, name, settings, self.task):",
         "        if tree.attrs.get(KEY) is None:",
         ("tests/package/commands/test_cli.py::test_fit_stores_trees_that_compare_reads",),
-        "",
     ),
 )

@@ -48,7 +48,6 @@ FAULTS = (
         "return Gamma(prior.shape + 0.5 * count + np.zeros_like(rate), rate)",
         "return Gamma(prior.shape + count + np.zeros_like(rate), rate)",
         (OF_BLOCKS + "test_conjugate_update_is_bayes_rule",),
-        "",
     ),
     Fault(
         "the bound without the entropy of the weights",
@@ -60,7 +59,6 @@ FAULTS = (
             OF_LINEAR + "test_fixed_precisions_and_noise_are_the_exact_posterior",
             OF_LINEAR + "test_bound_is_below_the_evidence_and_near_it",
         ),
-        "",
     ),
     Fault(
         "utilities of a probit are not cut at zero",
@@ -69,7 +67,6 @@ FAULTS = (
         "latent = self.centre + score\n",
         "latent = self.centre\n",
         (OF_BLOCKS + "test_probit_bound_is_albert_and_chibs",),
-        "",
     ),
     Fault(
         "the ridge is climbed to another top",
