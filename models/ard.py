@@ -90,7 +90,8 @@ def ard_classification(
         Shape and rate of the Gamma hyperprior; `b=None` is 2/d.
     """
     weights = Weights(bias, alpha, a, b)
-    return two_class_graph("ard_classification", X, t, _design(basis), link, weights)
+    design_of = partial(_design, basis=basis)
+    return two_class_graph("ard_classification", X, t, design_of, link, weights)
 
 
 def ard_regression(
@@ -121,17 +122,15 @@ def ard_regression(
         As in `ard_classification`.
     """
     weights = Weights(bias, alpha, a, b)
-    return regression_graph("ard_regression", X, t, _design(basis), noise, weights)
+    design_of = partial(_design, basis=basis)
+    return regression_graph("ard_regression", X, t, design_of, noise, weights)
 
 
-def _design(basis: Basis) -> Callable[[Inputs], Design]:
-    def checked(inputs: Inputs) -> Design:
-        design = expand(inputs, basis)
-        if basis is None:
-            warn_about_columns(inputs)
-        return design
-
-    return checked
+def _design(inputs: Inputs, basis: Basis) -> Design:
+    design = expand(inputs, basis)
+    if basis is None:
+        warn_about_columns(inputs)
+    return design
 
 
 # --- the graphs, for every basis and every prior of the weights ------------------------------
@@ -164,7 +163,7 @@ def two_class_graph(
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:
-            observe(distribution, codes, _predictor(design, prior, weights.bias))
+            observe(distribution, codes, predictor(design, prior, weights.bias))
         return model
 
     card = card_for(builder, "binary", inputs, design, classes)
@@ -188,7 +187,7 @@ def regression_graph(
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords=design.coords) as model:
-            eta = _predictor(design, prior, weights.bias)
+            eta = predictor(design, prior, weights.bias)
             known = sigma_fixed is not None
             sigma = pm.Data("sigma", sigma_fixed) if known else pm.HalfNormal("sigma", spread)
             observe(pm.Normal, target, eta, sigma)
@@ -199,13 +198,14 @@ def regression_graph(
     return with_precisions(build, card, design, weights, default_rate=rate)
 
 
-def _predictor(design: Design, prior: WeightPrior, bias: bool) -> Any:
+def predictor(design: Design, prior: WeightPrior, bias: bool, by: tuple[str, ...] = ()) -> Any:
+    """Put eta into the graph; `by` is the dim of its columns, if there are several."""
     data = pm.Data(design.data, design.values, dims=("row", design.columns))
     scales = () if design.scale is None else (scale_in_graph(design.scale),)
-    intercept = prior("bias") if bias else 0
-    w = prior("w", dims=design.weights)
-    eta = intercept + design.basis_functions(data, *scales) @ w
-    return pm.Deterministic("eta", eta, dims="row")
+    intercept = prior("bias", dims=by or None) if bias else 0
+    w = prior("w", dims=(*by, design.weights))
+    eta = intercept + design.basis_functions(data, *scales) @ (w.T if by else w)
+    return pm.Deterministic("eta", eta, dims=("row", *by))
 
 
 def scale_in_graph(scale: Scale) -> Any:
@@ -331,20 +331,13 @@ def with_precisions(
         for block in (("bias", "w") if weights.bias else ("w",))
         if written[block] is not other[block]
     )
-    card = dataclasses.replace(card, precisions=pairs)
-
-    def second(prior: WeightPrior) -> Any:
-        graph = build(prior)
-        remember(graph, card)
-        return graph
-
-    forms: dict[str, Any] = {}
+    forms: dict[str, Callable[[], Any]] = {}
     if pairs:
-        forms["integrated"] = lambda: second(_by_block(other, shape, rate))
+        forms["integrated"] = lambda: build(_by_block(other, shape, rate))
     elif kind == "student":
         unit = {"bias": np.array(1.0), "w": np.ones(len(design.names))}
-        forms["gaussian"] = lambda: second(fixed_precisions(unit))
-    remember(model, dataclasses.replace(card, **forms))
+        forms["gaussian"] = lambda: build(fixed_precisions(unit))
+    remember(model, dataclasses.replace(card, precisions=pairs), **forms)
     return model
 
 
@@ -353,14 +346,18 @@ def _by_block(priors: _OfBlocks, shape: float, rate: float) -> WeightPrior:
     return lambda name, dims=None: of_block[name](name, dims)
 
 
+def refuse_all_off(precisions: Array) -> None:
+    if np.isinf(precisions).all():
+        raise InputError(
+            f"alpha is inf at each of its {precisions.size} places, which switches every weight "
+            f"off: at least one finite precision is needed."
+        )
+
+
 def _split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:
     names = ("bias", *design.names) if bias else design.names
     precisions = as_precisions(alpha, names)
-    if np.isinf(precisions).all():
-        raise InputError(
-            f"alpha is inf at each of its {len(precisions)} places, which switches every weight "
-            f"off: at least one finite precision is needed."
-        )
+    refuse_all_off(precisions)
     if not bias:
         return {"w": precisions}
     return {"bias": precisions[0], "w": precisions[1:]}

@@ -9,6 +9,7 @@ a card must therefore never hold its own model. Second forms have the data of th
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,9 +58,16 @@ class Card:
 _CARDS: WeakKeyDictionary[Any, tuple[Card, tuple[str, ...]]] = WeakKeyDictionary()
 
 
-def remember(model: Any, card: Card) -> None:
-    """Keep the card of a finished graph."""
-    _CARDS[model] = card, _terms(model)
+def remember(model: Any, card: Card, **forms: Callable[[], Any]) -> None:
+    """Keep the card of a finished graph; `forms` build other forms of it, with the same card."""
+    known: dict[str, Any] = {name: partial(_built, build, card) for name, build in forms.items()}
+    _CARDS[model] = dataclasses.replace(card, **known), _terms(model)
+
+
+def _built(build: Callable[[], Any], card: Card) -> Any:
+    graph = build()
+    remember(graph, card)
+    return graph
 
 
 def card_of(model: Any) -> Card | None:

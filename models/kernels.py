@@ -42,6 +42,7 @@ __all__ = [
     "ThinPlate",
     "centred_on_rows",
     "expand",
+    "refuse_no_kernel",
 ]
 
 MEDIAN = "median"
@@ -301,11 +302,7 @@ def centred_on_rows(X: Inputs, kernel: Any) -> Design:
     A function k(X, centres) that is no `Kernel` need not know PyTensor: its values are the data.
     """
     values = np.array(X)
-    if isinstance(kernel, type) or not callable(kernel):
-        raise InputError(
-            f"kernel must be a kernel object or a function k(X, centres), got {kernel!r}. "
-            f"{_the_kernels()}"
-        )
+    refuse_no_kernel(kernel)
     names = _row_names(values)
     if not isinstance(kernel, Kernel):
         return _tabulated(values, _OnRows(kernel, values, names), _coords(X))
@@ -313,6 +310,15 @@ def centred_on_rows(X: Inputs, kernel: Any) -> Design:
     functions = _centred(kernel, values)
     coords = {**_coords(X), "basis": names}
     return Design("X", values, "feature", "basis", names, coords, functions, _as_data_X, scale)
+
+
+def refuse_no_kernel(kernel: Any) -> None:
+    """Refuse what is neither a kernel object nor a function of rows and centres."""
+    if isinstance(kernel, type) or not callable(kernel):
+        raise InputError(
+            f"kernel must be a kernel object or a function k(X, centres), got {kernel!r}. "
+            f"{_the_kernels()}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

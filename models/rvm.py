@@ -40,8 +40,8 @@ and `alpha_bias` (class), `eta` (row, class). With two classes this graph would 
 w = w_1 - w_0, whose prior variance is 1/alpha_0 + 1/alpha_1.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,9 @@ from ardvark.models.ard import (
     WeightPrior,
     Weights,
     card_for,
+    predictor,
+    refuse_all_off,
     regression_graph,
-    scale_in_graph,
     two_class_graph,
     with_precisions,
 )
@@ -106,7 +107,8 @@ def rvm_regression(
         precision for all weights but the bias, which is not sparse.
     """
     weights = Weights(bias, alpha, a, b, prior)
-    return regression_graph("rvm_regression", X, t, _on_rows(kernel), noise, weights)
+    design_of = partial(centred_on_rows, kernel=kernel)
+    return regression_graph("rvm_regression", X, t, design_of, noise, weights)
 
 
 def rvm_classification(
@@ -142,21 +144,15 @@ def rvm_classification(
     weights = Weights(bias, alpha, a, b, prior)
     inputs = as_inputs(X)
     codes, classes = as_classes(t, len(inputs))
+    design_of = partial(centred_on_rows, kernel=kernel)
     if len(classes) == 2:
-        return two_class_graph("rvm_classification", inputs, t, _on_rows(kernel), link, weights)
+        return two_class_graph("rvm_classification", inputs, t, design_of, link, weights)
     if one_of(link, LINKS, "link") != "logit":
         raise InputError(
             f"link={link!r} is for two classes, t has {len(classes)}: these have a softmax, which "
             f"is link='logit'. Leave link out, or merge the classes into two."
         )
-    return _softmax_graph(inputs, codes, classes, _on_rows(kernel), weights)
-
-
-def _on_rows(kernel: Any) -> Any:
-    def design(inputs: Inputs) -> Design:
-        return centred_on_rows(inputs, kernel)
-
-    return design
+    return _softmax_graph(inputs, codes, classes, design_of(inputs), weights)
 
 
 # More than two classes ----------------------------------------------------------------------------
@@ -166,16 +162,15 @@ def _softmax_graph(
     inputs: Inputs,
     codes: Any,
     classes: Any,
-    design_of: Callable[[Inputs], Design],
+    design: Design,
     weights: Weights,
 ) -> Any:
     """Build the graph of several classes, coded 0 ... K - 1."""
-    design = design_of(inputs)
     labels = tuple(label.item() if hasattr(label, "item") else label for label in classes)
 
     def build(prior: WeightPrior) -> Any:
         with pm.Model(coords={**design.coords, "class": labels}) as model:
-            observe(softmax, codes, _predictors(design, prior, weights.bias))
+            observe(softmax, codes, predictor(design, prior, weights.bias, ("class",)))
         return model
 
     def split(alpha: Any, design: Design, bias: bool) -> dict[str, Array]:
@@ -184,15 +179,6 @@ def _softmax_graph(
     card = card_for("rvm_classification", "multiclass", inputs, design, classes)
     card = replace(card, family="softmax", design=design)
     return with_precisions(build, card, design, weights, split)
-
-
-def _predictors(design: Design, prior: WeightPrior, bias: bool) -> Any:
-    data = pm.Data(design.data, design.values, dims=("row", design.columns))
-    scales = () if design.scale is None else (scale_in_graph(design.scale),)
-    intercepts = prior("bias", dims=("class",)) if bias else 0
-    w = prior("w", dims=("class", design.weights))
-    eta = intercepts + design.basis_functions(data, *scales) @ w.T
-    return pm.Deterministic("eta", eta, dims=("row", "class"))
 
 
 def _precisions(
@@ -210,9 +196,5 @@ def _precisions(
             )
         lines = zip(alpha, classes, strict=True)
         table = np.stack([as_precisions(a, names, argument=f"alpha[{c}]") for a, c in lines])
-    if np.isinf(table).all():
-        raise InputError(
-            f"alpha is inf at each of its {table.size} places, which switches every weight off: at "
-            f"least one finite precision is needed."
-        )
+    refuse_all_off(table)
     return {"bias": table[:, 0], "w": table[:, 1:]} if bias else {"w": table}

@@ -186,14 +186,11 @@ def _build(
 
     model = build(with_precisions)
     pairs = tuple(Precision(name, f"alpha_{name}", card.a, card.b) for name in ("w", "lam"))
-    second_card = dataclasses.replace(card, precisions=pairs)
-
-    def integrated() -> Any:
-        second = build(integrated_precisions(card.a, card.b))
-        remember(second, second_card)
-        return second
-
-    remember(model, dataclasses.replace(second_card, integrated=integrated))
+    remember(
+        model,
+        dataclasses.replace(card, precisions=pairs),
+        integrated=lambda: build(integrated_precisions(card.a, card.b)),
+    )
     return model
 
 

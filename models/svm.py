@@ -77,17 +77,9 @@ def trigonometric_svm(X: Any, t: Any, *, kernel: Covariance = DEFAULT_KERNEL) ->
 
     model = build(whitened=False)
 
-    def card(second_form: Any) -> Card:
-        return Card(
-            "trigonometric_svm", "binary", inputs.feature_names, classes, inputs.scaling,
-            lambda X_new: {"X": X_new},
-            whitened=second_form, family="process", covariance=kernel,
-        )  # fmt: skip
-
-    def whitened() -> Any:
-        second = build(whitened=True)
-        remember(second, card(None))
-        return second
-
-    remember(model, card(whitened))
+    card = Card(
+        "trigonometric_svm", "binary", inputs.feature_names, classes, inputs.scaling,
+        lambda X_new: {"X": X_new}, family="process", covariance=kernel,
+    )  # fmt: skip
+    remember(model, card, whitened=lambda: build(whitened=True))
     return model

@@ -7,17 +7,12 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from ardvark.commands.own import is_own, own_model
-from ardvark.commands.tasks import Output, UsageError, as_lines, known
+from ardvark.commands.tasks import STANDARD_OUTPUT, Flag, Output, UsageError, as_lines, known
 
 __all__ = ["diagnose", "model_on", "sbc"]
-
-STANDARD_OUTPUT = Output()
-Flag = Annotated[bool, Parameter(negative="")]
 
 
 def model_on(name: str, rows: int, inputs: int, data: str | None, options: dict[str, Any]) -> Any:

@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
 from ardvark.commands.board import board
 from ardvark.commands.checks import diagnose, sbc
@@ -25,6 +25,8 @@ from ardvark.commands.kept import Kept, data_key, request_of
 from ardvark.commands.own import is_own
 from ardvark.commands.studies import replicate
 from ardvark.commands.tasks import (
+    STANDARD_OUTPUT,
+    Flag,
     Output,
     Task,
     UsageError,
@@ -46,7 +48,6 @@ PACKAGES = [
     *("ardvark", "pymc", "pytensor", "arviz", "nutpie", "numba", "numpy", "scipy", "xarray"),
     *("pandas", "scikit-learn", "matplotlib", "zarr"),
 ]
-STANDARD_OUTPUT = Output()
 STANDARD_TASK = Task()
 USAGE = {
     "list": "ardvark list",
@@ -138,10 +139,10 @@ def report(
     data: str | None = None,
     *,
     out: Path = Path("report.html"),
-    strict: Annotated[bool, Parameter(negative="")] = False,
-    taddaa: Annotated[bool, Parameter(negative="")] = False,
-    keep: Annotated[bool, Parameter(negative="")] = False,
-    interactive: Annotated[bool, Parameter(negative="")] = False,
+    strict: Flag = False,
+    taddaa: Flag = False,
+    keep: Flag = False,
+    interactive: Flag = False,
     task: Task = STANDARD_TASK,
     output: Output = STANDARD_OUTPUT,
 ) -> int:
@@ -339,9 +340,7 @@ app.command(replicate)
 
 
 @app.command
-def doctor(
-    *, warm_up: Annotated[bool, Parameter(negative="")] = False, output: Output = STANDARD_OUTPUT
-) -> int:
+def doctor(*, warm_up: Flag = False, output: Output = STANDARD_OUTPUT) -> int:
     """Show versions, compilers, back-ends and where data are looked for.
 
     Parameters

@@ -20,12 +20,10 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
-from ardvark.commands.tasks import Output, UsageError, as_lines, known
+from ardvark.commands.tasks import STANDARD_OUTPUT, Flag, Output, UsageError, as_lines, known
 
 __all__ = ["PAPERS", "STUDIES", "Study", "replicate", "store_folder"]
 
-STANDARD_OUTPUT = Output()
-Flag = Annotated[bool, Parameter(negative="")]
 HOME = "ARDVARK_RESULTS"  # names the folder of units that are done
 
 PAPERS = {

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ardvark.commands.kept import Kept
 
 __all__ = [
+    "STANDARD_OUTPUT",
+    "Flag",
     "Output",
     "Prepared",
     "Task",
@@ -47,6 +49,7 @@ DEFAULT_MODELS = {
 SHORT = {"elliptical_slice": "slices"}  # short names of references: a table has to hold them
 OWN_METHODS = {"rbf_mixture": "reversible_jump"}  # of a model that the default methods refuse
 METHODS_OF_OWN = ["laplace", "ep", "nuts"]  # of a model of one's own
+Flag = Annotated[bool, Parameter(negative="")]
 
 
 @Parameter(name="*")
@@ -54,11 +57,11 @@ METHODS_OF_OWN = ["laplace", "ep", "nuts"]  # of a model of one's own
 class Output:
     """What a command writes and where."""
 
-    json: Annotated[bool, Parameter(negative="")] = False
+    json: Flag = False
     "Print one JSON document instead of text."
-    quiet: Annotated[bool, Parameter(negative="")] = False
+    quiet: Flag = False
     "No progress on standard error."
-    debug: Annotated[bool, Parameter(negative="")] = False
+    debug: Flag = False
     "Show the traceback of an error and every warning."
 
     @property
@@ -89,6 +92,9 @@ class Output:
         print(json.dumps(numbers, indent=2, default=str) if self.json else text())
 
 
+STANDARD_OUTPUT = Output()
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
@@ -100,7 +106,7 @@ class Task:
     "Methods of `ardvark list`, with commas between; of the default ones those that fit the model."
     target: str | None = None
     "Column of a CSV file that is to be explained; by default the last."
-    raw: Annotated[bool, Parameter(negative="")] = False
+    raw: Flag = False
     "Do not standardise the inputs."
     seed: int = 1
     "Seed of every random number."

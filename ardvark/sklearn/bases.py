@@ -22,7 +22,7 @@ from ardvark.inference.laplace import Laplace
 from ardvark.inference.sites.arrays import Index
 from ardvark.models.checks import as_flag, positive, positive_integer
 from ardvark.models.inputs import Array, Inputs
-from ardvark.models.kernels import KERNELS, MEDIAN, Kernel
+from ardvark.models.kernels import MEDIAN, Kernel, refuse_no_kernel
 from ardvark.models.tables import (
     as_array,
     as_frame,
@@ -346,12 +346,7 @@ def _refuse_other_than_numbers(X: Any) -> None:
 
 def _settled(kernel: Any, X: Array) -> Any:
     """The kernel with its width as a number."""
-    if isinstance(kernel, type) or not callable(kernel):
-        names = ", ".join(known.__name__ for known in KERNELS.values())
-        raise InputError(
-            f"kernel must be a kernel object or a function k(X, centres), got {kernel!r}. "
-            f"Kernels: {names}; write RBF(width=1.0)."
-        )
+    refuse_no_kernel(kernel)
     if getattr(kernel, "width", 1.0) is None:
         raise InputError(
             f"kernel={kernel!r} is to be inferred, which needs a graph: use av.fit on a model of "

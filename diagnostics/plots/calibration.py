@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ardvark.diagnostics.plots.report import BAND, INK, MARKERS, METHOD_COLOURS, STYLE
+from ardvark.diagnostics.plots.report import BAND, INK, STYLE, look
 
 __all__ = ["delta_curves", "forecasts", "paths", "reliability"]
 
@@ -26,8 +26,10 @@ def _panels(count: int, width: int = 3, height: float = 2.9) -> tuple[Figure, li
     return figure, list(grid[:count])
 
 
-def _colour(i: int) -> str:
-    return METHOD_COLOURS[i % len(METHOD_COLOURS)]
+def _titled(axes: Any, title: str) -> None:
+    axes.set_title(title, loc="left")
+    axes.grid()
+    axes.set_axisbelow(True)
 
 
 def reliability(curves: Mapping[str, Any], order: Sequence[str]) -> Figure:
@@ -39,12 +41,10 @@ def reliability(curves: Mapping[str, Any], order: Sequence[str]) -> Figure:
             axes.plot([0, 1], [0, 1], color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
             axes.step(
                 curve.probability, curve.frequency, where="mid",
-                color=_colour(order.index(name)), linewidth=1.6,
+                color=look(order.index(name))[0], linewidth=1.6,
             )  # fmt: skip
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="forecast probability")
-            axes.set_title(name, loc="left")
-            axes.grid()
-            axes.set_axisbelow(True)
+            _titled(axes, name)
         grid[0].set_ylabel("observed frequency")
         figure.tight_layout()
     return figure
@@ -64,15 +64,14 @@ def delta_curves(curves: Mapping[str, tuple[Any, Any, int]], title: str, label: 
         axes.fill_between(x, -half, half, color=BAND, linewidth=0)
         axes.axhline(0.0, color=INK, linewidth=0.7)
         for i, (name, (grid, curve, _)) in enumerate(curves.items()):
+            colour, marker = look(i)
             axes.plot(
-                grid, curve, color=_colour(i), linewidth=1.6, label=name,
-                linestyle=DASHES[i % len(DASHES)], marker=MARKERS[i % len(MARKERS)],
+                grid, curve, color=colour, linewidth=1.6, label=name,
+                linestyle=DASHES[i % len(DASHES)], marker=marker,
                 markevery=(i % 7, 9), markersize=4,
             )  # fmt: skip
         axes.set(xlim=(0, 1), xlabel=label, ylabel="difference from uniform")
-        axes.set_title(title, loc="left")
-        axes.grid()
-        axes.set_axisbelow(True)
+        _titled(axes, title)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02))
         figure.tight_layout()
     return figure
@@ -83,16 +82,13 @@ def forecasts(pairs: Mapping[str, tuple[Any, Any]], reference: str, order: Seque
     with rc_context(STYLE):
         figure, grid = _panels(len(pairs))
         for axes, (name, (x, y)) in zip(grid, pairs.items(), strict=True):
-            i = order.index(name)
+            colour, marker = look(order.index(name))
             both = [min(np.min(x), np.min(y)), max(np.max(x), np.max(y))]
             axes.plot(both, both, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
             few = np.linspace(0, len(x) - 1, min(len(x), MOST_MARKS)).astype(int)
-            look = {"color": _colour(i), "markersize": 3, "linestyle": ""}
-            axes.plot(x[few], y[few], marker=MARKERS[i % len(MARKERS)], **look)
+            axes.plot(x[few], y[few], marker, color=colour, markersize=3)
             axes.set_xlabel(reference)
-            axes.set_title(name, loc="left")
-            axes.grid()
-            axes.set_axisbelow(True)
+            _titled(axes, name)
         figure.tight_layout()
     return figure
 
@@ -102,14 +98,12 @@ def paths(series: Sequence[tuple[str, str, str, Any]], order: Sequence[str]) -> 
     with rc_context(STYLE):
         figure, grid = _panels(len(series))
         for axes, (name, x, y, values) in zip(grid, series, strict=True):
-            i = order.index(name)
+            colour, marker = look(order.index(name))
             axes.plot(
-                np.arange(len(values)), values, color=_colour(i), linewidth=1.4,
-                marker=MARKERS[i % len(MARKERS)] if len(values) < 40 else None, markersize=4,
+                np.arange(len(values)), values, color=colour, linewidth=1.4,
+                marker=marker if len(values) < 40 else None, markersize=4,
             )  # fmt: skip
             axes.set(xlabel=x, ylabel=y)
-            axes.set_title(name, loc="left")
-            axes.grid()
-            axes.set_axisbelow(True)
+            _titled(axes, name)
         figure.tight_layout()
     return figure

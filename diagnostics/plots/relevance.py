@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from ardvark.diagnostics.plots.hyperparameters import MARKERS
 from ardvark.diagnostics.relevance.compare import compare_relevance
 from ardvark.models.checks import positive_integer
 
 __all__ = ["by_mean_rank", "draw_relevance", "figure_size", "plot_relevance"]
 
 COLOURS = ("#1d232b", "#0067a8", "#c24e00", "#00795a", "#a34680", "#8a6a00")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 DEEPEST = 0.45  # opacity of rank 1: its number must still be read
 
 

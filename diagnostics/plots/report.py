@@ -16,16 +16,18 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ardvark.diagnostics.plots.hyperparameters import draw_hyperparameters, shared_marginals
+from ardvark.diagnostics.plots.hyperparameters import (
+    MARKERS,
+    draw_hyperparameters,
+    shared_marginals,
+)
 from ardvark.inference.sites.arrays import Array
 
-__all__ = ["as_svg", "closeness", "forest", "hyperparameters", "traces"]
+__all__ = ["as_svg", "closeness", "forest", "hyperparameters", "look", "traces"]
 
 MOST_SCALARS = 6  # hyperparameters in a figure
 INK, GRID, BAND = "#010203", "#010204", "#010205"
 METHOD_COLOURS = ("#010210", "#010211", "#010212", "#010213", "#010214", "#010215")
-# The second sign beside the colour: a reader who sees no colours reads the markers.
-MARKERS = ("o", "s", "^", "D", "v", "P")
 # Chains of a rasterised trace: these must read on white and on black.
 CHAIN_COLOURS = ("#3b8ac4", "#d9822b", "#2fa37c", "#b867a0")
 PAGE_VARIABLES = {
@@ -90,7 +92,7 @@ def hyperparameters(trees: Mapping[str, Any], methods: Sequence[str]) -> Figure:
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for panel in panels[len(labels) :]:
             panel.set_visible(False)
-        draw_hyperparameters(list(panels), labels, found, lambda i: _look(places[i]))
+        draw_hyperparameters(list(panels), labels, found, lambda i: look(places[i]))
         figure.tight_layout()
     return figure
 
@@ -112,7 +114,7 @@ def forest(summaries: Mapping[str, pd.DataFrame], weights: Sequence[str]) -> Fig
         for i, name in enumerate(methods):
             table = summaries[name].reindex(list(weights))
             height = np.arange(len(weights)) - 0.36 + step * (i + 0.5)
-            colour, marker = _look(i)
+            colour, marker = look(i)
             axes.hlines(height, table["lower"], table["upper"], color=colour, linewidth=1.5)
             axes.plot(
                 table["mean"], height, marker, color=colour, markersize=4.2, label=name, zorder=3
@@ -148,10 +150,10 @@ def closeness(
         grid = figure.subplots(len(pairs), 2, squeeze=False)
         for (left, right), (name, reference, frame) in zip(grid, pairs, strict=True):
             finite = frame.replace([np.inf, -np.inf], np.nan)
-            look = _look(order.index(name))
+            shown = look(order.index(name))
             signal = finite["reference_mean"] / finite["reference_sd"]
-            _scatter(left, signal, finite["mean_error"], look, 0.0, (-tolerance, tolerance))
-            _scatter(right, finite["reference_sd"], finite["sd_ratio"], look, 1.0, sd_limits)
+            _scatter(left, signal, finite["mean_error"], shown, 0.0, (-tolerance, tolerance))
+            _scatter(right, finite["reference_sd"], finite["sd_ratio"], shown, 1.0, sd_limits)
             left.set(xlabel=f"mean / sd of {reference}", ylabel="error of the mean / sd")
             right.set(xlabel=f"sd of {reference}", ylabel="sd ratio")
             left.set_title(f"{name}: means", loc="left")
@@ -209,5 +211,6 @@ def traces(draws: Mapping[str, Array]) -> Figure:
     return figure
 
 
-def _look(i: int) -> tuple[str, str]:
+def look(i: int) -> tuple[str, str]:
+    """Colour and marker of a method; a reader who sees no colours reads the markers."""
     return METHOD_COLOURS[i % len(METHOD_COLOURS)], MARKERS[i % len(MARKERS)]

@@ -81,13 +81,10 @@ def ripley(
 
 def sinc(n: int = 100, n_test: int = 1000, noise: float = 0.1, seed: Seed = 0) -> Simulated:
     """sin(x)/x with x uniform on [-10, 10] and Gaussian noise."""
-
-    def signal(X: Array) -> Array:
-        values: Array = np.sinc(X[:, 0] / np.pi)
-        return values
-
     return _regression(
-        lambda rng, rows: rng.uniform(-10, 10, (rows, 1)), signal, 1, n, n_test, noise, seed
+        lambda rng, rows: rng.uniform(-10, 10, (rows, 1)),
+        lambda X: np.sinc(X[:, 0] / np.pi),
+        *(1, n, n_test, noise, seed),
     )
 
 
@@ -104,20 +101,16 @@ def friedman1(n: int = 240, n_test: int = 1000, noise: float = 1.0, seed: Seed =
 
 def friedman2(n: int = 240, n_test: int = 1000, noise: float = 125.0, seed: Seed = 0) -> Simulated:
     """Impedance of a circuit; the default noise is about a third of the signal's sd."""
-
-    def signal(X: Array) -> Array:
-        return np.hypot(X[:, 0], _reactance(X))
-
-    return _regression(_circuits, signal, 4, n, n_test, noise, seed)
+    return _regression(
+        _circuits, lambda X: np.hypot(X[:, 0], _reactance(X)), 4, n, n_test, noise, seed
+    )
 
 
 def friedman3(n: int = 240, n_test: int = 1000, noise: float = 0.1, seed: Seed = 0) -> Simulated:
     """Phase shift of the same circuit; the default noise is about a third of the signal's sd."""
-
-    def signal(X: Array) -> Array:
-        return np.arctan(_reactance(X) / X[:, 0])
-
-    return _regression(_circuits, signal, 4, n, n_test, noise, seed)
+    return _regression(
+        _circuits, lambda X: np.arctan(_reactance(X) / X[:, 0]), 4, n, n_test, noise, seed
+    )
 
 
 def qi_synthetic(

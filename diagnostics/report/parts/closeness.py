@@ -25,7 +25,7 @@ from ardvark.diagnostics.compare.verdict import (
     verdict,
 )
 from ardvark.diagnostics.finding import LEVELS, worst_level
-from ardvark.diagnostics.plots.report import GRID, METHOD_COLOURS, STYLE
+from ardvark.diagnostics.plots.report import GRID, STYLE, look
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.report.parts.verdict import errors_listed
 from ardvark.diagnostics.words import as_sentences, records
@@ -163,18 +163,15 @@ def _overlay(axes: Any, curves: dict[str, Array], order: list[str]) -> None:
     high = max(np.quantile(draws, 0.999) for draws in moving)
     for i, (name, draws) in enumerate(curves.items()):  # the reference first, in a solid line
         place = order.index(name) if name in order else 0
-        look = {
-            "color": METHOD_COLOURS[place % len(METHOD_COLOURS)],
-            "linestyle": DASHES[i % len(DASHES)],
-        }
+        line = {"color": look(place)[0], "linestyle": DASHES[i % len(DASHES)]}
         if np.ptp(draws) == 0:
-            axes.axvline(draws[0], label=f"{name} (no spread)", linewidth=1.4, **look)
+            axes.axvline(draws[0], label=f"{name} (no spread)", linewidth=1.4, **line)
             continue
         width = 0.9 * min(draws.std(), np.subtract(*np.quantile(draws, (0.75, 0.25))) / 1.34)
         counts, edges = np.histogram(draws, CELLS, (low, high))
         step = edges[1] - edges[0]
         smooth = gaussian_filter1d(counts / draws.size / step, width * draws.size**-0.2 / step)
-        axes.plot(0.5 * (edges[1:] + edges[:-1]), smooth, label=name, linewidth=1.5, **look)
+        axes.plot(0.5 * (edges[1:] + edges[:-1]), smooth, label=name, linewidth=1.5, **line)
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID)
     axes.set_ylim(bottom=0.0)

@@ -7,7 +7,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ardvark.diagnostics.compare.loo import choose_estimate, draw_loo
-from ardvark.diagnostics.plots.report import INK, MARKERS, METHOD_COLOURS, STYLE
+from ardvark.diagnostics.plots.report import INK, STYLE, look
 from ardvark.diagnostics.report.case import Case
 from ardvark.diagnostics.words import count, listed, number, records
 
@@ -79,13 +79,12 @@ def loo_figure(case: Case) -> Figure:
     order = list(case.summaries)
     names = list(dict.fromkeys(name for name, _ in found))
 
-    def look(i: int) -> tuple[str, str]:
-        place = order.index(names[i]) if names[i] in order else i
-        return METHOD_COLOURS[place % len(METHOD_COLOURS)], MARKERS[place % len(MARKERS)]
+    def shown(i: int) -> tuple[str, str]:
+        return look(order.index(names[i]) if names[i] in order else i)
 
     with rc_context(STYLE):
         figure = Figure(figsize=(9.0, 1.1 + 0.3 * len(found)))
         axes = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
-        draw_loo(axes, found, table, look, INK)
+        draw_loo(axes, found, table, shown, INK)
         figure.tight_layout()
     return figure

@@ -15,8 +15,8 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ardvark.diagnostics.plots.relevance import MARKERS, by_mean_rank, draw_relevance, figure_size
-from ardvark.diagnostics.plots.report import INK, METHOD_COLOURS, STYLE
+from ardvark.diagnostics.plots.relevance import by_mean_rank, draw_relevance, figure_size
+from ardvark.diagnostics.plots.report import INK, STYLE, look
 from ardvark.diagnostics.relevance.compare import relevance_table
 from ardvark.diagnostics.relevance.groups import correlated_groups, group_relevance, groupable
 from ardvark.diagnostics.relevance.projection import project
@@ -215,15 +215,10 @@ def relevance_figure(case: Case, most: int) -> Figure:
     """Relevances and ranks in the page's own colours, methods in the order of the other figures."""
     table = relevance_table(case.relevances, np.random.default_rng(0), 1)
     known = set(table.columns.get_level_values(0))
-    order = [name for name in case.summaries if name in known]
-    looks = {
-        name: (METHOD_COLOURS[i % len(METHOD_COLOURS)], MARKERS[i % len(MARKERS)])
-        for i, name in enumerate(case.summaries)
-        if name in known
-    }
+    looks = {name: look(i) for i, name in enumerate(case.summaries) if name in known}
     shown = by_mean_rank(table)[:most]
     with rc_context(STYLE):
-        figure = Figure(figsize=figure_size(len(shown), len(order)))
+        figure = Figure(figsize=figure_size(len(shown), len(looks)))
         axes = figure.subplots(1, 2, width_ratios=(2.2, 1.0))
         draw_relevance(axes, table, shown, looks, INK)
         figure.tight_layout()
