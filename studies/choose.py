@@ -103,18 +103,15 @@ def _nuts() -> av.NUTS:
 
 GIVEN = {"laplace": av.Laplace, "ep": av.EP, "vb": av.VB}
 CASES = {
-    "many_rows": Case(
-        "Two classes (probit), 200 rows, 5 inputs, precisions given",
-        many_rows, GIVEN | {"exact": av.Exact, "nuts": _nuts}, "exact",
-    ),
-    "few_rows": Case(
-        "Two classes (probit), 40 rows, 60 inputs, precisions given",
-        few_rows, GIVEN | {"exact": av.Exact, "nuts": _nuts}, "exact",
-    ),
-    "separable": Case(
-        "Two classes (probit) that a plane separates, 30 rows, 3 inputs, wide prior",
-        separable, GIVEN | {"exact": av.Exact, "nuts": _nuts}, "exact",
-    ),
+    build.__name__: Case(
+        f"Two classes (probit){title}", build, GIVEN | {"exact": av.Exact, "nuts": _nuts}, "exact"
+    )
+    for build, title in (
+        (many_rows, ", 200 rows, 5 inputs, precisions given"),
+        (few_rows, ", 40 rows, 60 inputs, precisions given"),
+        (separable, " that a plane separates, 30 rows, 3 inputs, wide prior"),
+    )
+} | {
     "logit": Case(
         "Two classes (logit), 300 rows, 8 inputs, precisions given",
         logit, GIVEN | {"elliptical_slice": av.EllipticalSlice, "nuts": _nuts}, "nuts",

@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -43,6 +44,8 @@ __all__ = [
     "Unit",
     "experiments_of",
     "run",
+    "say",
+    "share",
 ]
 
 PAPERS = ("qi2004", "tipping2001", "usps", "chu2006", "madelon", "mirzaei2017", "sykacek2000")
@@ -118,6 +121,18 @@ class Unit(NamedTuple):
             except (ArithmeticError, ValueError, RuntimeError) as error:
                 return {"failed": f"{type(error).__name__}: {error}"}
         return {name: _plain(value) for name, value in found.items()}
+
+
+def say(text: str) -> None:
+    """Write a line at once, whoever reads it."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def share(wrong: Any, name: str = "error") -> dict[str, float]:
+    """A share in per cent, with its standard error."""
+    p = float(np.mean(wrong))
+    return {name: 100 * p, f"{name}_se": 100 * math.sqrt(p * (1 - p) / len(wrong))}
 
 
 @cache

@@ -33,7 +33,7 @@ from ardvark.inference.sites.arrays import Array
 from ardvark.models.covariances import ARDGaussian
 from ardvark.models.data.datasets import load
 from ardvark.models.inputs import standardise
-from ardvark.studies.experiments import Experiment
+from ardvark.studies.experiments import Experiment, share
 
 __all__ = ["EXPERIMENTS", "decide_by_evidence", "madelon_rows", "no_probes", "ranked", "selected"]
 
@@ -165,13 +165,11 @@ def _losses(path: Path, learner: str) -> dict[str, Any]:
 def _verdict(columns: Any, f: Array, data: Rows) -> dict[str, Any]:
     from sklearn.metrics import roc_auc_score
 
-    share = float(np.mean(f * data.sign_new <= 0))
     return {
         "features": (np.asarray(columns) + 1).tolist(),
         "count": len(columns),
         "probes": sum(int(n) not in data.real for n in columns),
-        "error": 100 * share,
-        "error_se": 100 * float(np.sqrt(share * (1 - share) / len(f))),
+        **share(f * data.sign_new <= 0),
         "auc": 100 * float(roc_auc_score(data.sign_new, f)),
     }
 

@@ -44,12 +44,12 @@ from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.run_gamma import GAMMAS, train
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import LogitSites
-from ardvark.inference.sites.model import SiteModel
 from ardvark.inference.vb.vb import VB
 from ardvark.models.sample_feature import gaussian
 from ardvark.studies.experiments import Anova, Claim, Experiment
 from ardvark.studies.papers.mirzaei_data import CLASSES, SIZES, SYNTHETIC, TRAINING, Part, part_of
 from ardvark.studies.papers.mirzaei_svr import RIVALS, Answer, every_svr
+from ardvark.studies.papers.qi_paths import probit_model, with_constant
 
 __all__ = ["CLAIMS", "EXPERIMENTS", "MACHINES", "realise"]
 
@@ -72,7 +72,7 @@ def _machine(method: VB | Laplace, part: Part, gamma: float) -> Answer:
 def _rvm(part: Part, gamma: float) -> Answer:
     def columns(X: Array) -> Array:
         square = np.sum(X**2, 1)[:, None] + np.sum(part.X**2, 1) - 2 * X @ part.X.T
-        return np.column_stack([np.ones(len(X)), np.exp(-gamma * np.maximum(square, 0.0))])
+        return with_constant(np.exp(-gamma * np.maximum(square, 0.0)))
 
     phi, every = columns(part.X), tuple(range(part.X.shape[1]))
     if not part.classes:
@@ -80,8 +80,7 @@ def _rvm(part: Part, gamma: float) -> Answer:
         vectors = int(np.sum(found.active > 0))
         active, mean = found.active, found.mean
         return Answer(lambda X: columns(X)[:, active] @ mean, vectors, every, found.converged)
-    size = phi.shape[1]
-    model = SiteModel(np.zeros(size), phi, np.zeros(len(phi)), LogitSites(part.t), np.ones(size))
+    model = probit_model(phi, part.t, LogitSites)
     path = sequential_ard(model, Laplace().approximate, tolerance=1e-3, max_steps=3000)
     weights = path.fit.posterior.mean
     vectors = int(np.isfinite(path.precision[1:]).sum())

@@ -54,10 +54,8 @@ def part_of(name: str, n: int | None, number: int) -> Part:
     if name in CLASSES:
         return _two_classes(name, number)
     data = load(name)
-    t, order = (
-        np.asarray(data.t, float),
-        np.random.default_rng([17, number]).permutation(len(data.t)),
-    )
+    t = np.asarray(data.t, float)
+    order = np.random.default_rng([17, number]).permutation(len(t))
     n_train, n_valid, n_test = SIZES[name]
     stops = (n_train, n_train + n_valid, min(n_train + n_valid + n_test, len(t)))
     train, valid, test = (order[a:b] for a, b in zip((0, *stops), stops, strict=False))

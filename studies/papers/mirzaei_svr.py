@@ -50,9 +50,8 @@ def every_svr(name: str, part: Part) -> tuple[list[Answer], list[tuple[Any, ...]
     """An SVR on every set of inputs that a rival considers, at every point of the grid."""
     settings = list(product(RIVALS[name](part), _grid()))
     kind = "lap" if name == "rfe_lap" else "gau"
-    return [_svr_on(kept, kind, part, *setting) for kept, setting in settings], [
-        setting for _, setting in settings
-    ]
+    tried = [_svr_on(kept, kind, part, *setting) for kept, setting in settings]
+    return tried, [setting for _, setting in settings]
 
 
 def _grid() -> list[tuple[float, float, float]]:

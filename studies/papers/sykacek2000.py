@@ -27,7 +27,6 @@ since without one a kernel on repeated values has no posterior.
 """  # noqa: E501
 
 import json
-import math
 import time
 import warnings
 from argparse import ArgumentParser
@@ -50,7 +49,7 @@ from ardvark.inference.mixture.run import conditional_posterior
 from ardvark.inference.reversible_jump import Plan
 from ardvark.inference.samplers.chain_statistics import rhat
 from ardvark.models.subset import log_subset_prior
-from ardvark.studies.experiments import Experiment, Numbers, Store
+from ardvark.studies.experiments import Experiment, Numbers, Store, share
 from ardvark.studies.papers.sykacek_rivals import accuracy, mlp_ard, paper_chain
 
 __all__ = ["EXPERIMENTS", "SETS", "Published", "main", "mlp", "paper", "rbf", "rivals"]
@@ -126,8 +125,8 @@ def rbf(
     probability = av.predict(model, tree, X[test])
     right = probability["class"].values[probability.values.argmax(axis=1)] == t[test]
     included = tree["posterior"]["included"].values.astype(float)
-    share = included.mean(axis=(0, 1))
-    moving = included[:, :, (share > MOVED[0]) & (share < MOVED[1])]
+    often = included.mean(axis=(0, 1))
+    moving = included[:, :, (often > MOVED[0]) & (often < MOVED[1])]
     return _scores(right, tree["fit"].inclusion.values, X.feature_names) | {
         "average": included.sum(axis=2).mean(),
         "maximum": int(tree["subsets"].included.values.sum(axis=1).max()),
@@ -149,13 +148,9 @@ def _worst(values: Any) -> float | None:
 
 
 def _scores(right: Any, inclusion: Any, names: Any) -> Numbers:
-    share = float(np.mean(right))
     bars = {f"in.{name}": float(p) for name, p in zip(names, inclusion, strict=True)}
-    return {
-        "accuracy": 100 * share,
-        "accuracy_se": 100 * math.sqrt(share * (1 - share) / len(right)),
-        "wrong": np.flatnonzero(~np.asarray(right)).tolist(),
-    } | bars
+    wrong = np.flatnonzero(~np.asarray(right)).tolist()
+    return share(right, "accuracy") | {"wrong": wrong} | bars
 
 
 def paper(

@@ -45,11 +45,11 @@ from ardvark.inference.ard.sequential_ard import sequential_ard
 from ardvark.inference.laplace import Laplace
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import LogitSites
-from ardvark.inference.sites.model import SiteModel
 from ardvark.models.data.datasets import load
 from ardvark.models.inputs import standardise
 from ardvark.models.kernels import RBF
 from ardvark.studies.experiments import Claim, Experiment
+from ardvark.studies.papers.qi_paths import probit_model, with_constant
 
 __all__ = ["CLAIMS", "EXPERIMENTS", "RULES", "SETS", "Case", "fitted", "input_scales"]
 
@@ -143,21 +143,13 @@ def machine(part: Part, case: Case, factor: float, tolerance: float = 1e-3) -> M
     """The relevance vector machine of one width, a multiple of the median distance."""
     width = factor * float(RBF(width="median").scale(part.X).typical)
     kernel = RBF(width=width)
-    columns, at_test = (
-        np.column_stack([np.ones(len(X)), kernel(X, part.X)]) for X in (part.X, part.X_test)
-    )
+    columns, at_test = (with_constant(kernel(X, part.X)) for X in (part.X, part.X_test))
     if case.error != "per cent":
         found = gaussian_ard(columns, part.t)
         predictor = at_test[:, found.active] @ found.mean
         vectors = int(np.sum(found.active > 0))
         return Machine(found.log_evidence, predictor, vectors, found.converged, (factor,))
-    model = SiteModel(
-        mean=np.zeros(columns.shape[1]),
-        projection=columns,
-        offset=np.zeros(len(columns)),
-        sites=LogitSites(part.t),
-        precision=np.ones(columns.shape[1]),
-    )
+    model = probit_model(columns, part.t, LogitSites)
     path = sequential_ard(model, Laplace().approximate, tolerance=tolerance, max_steps=3000)
     predictor = at_test @ path.fit.posterior.mean
     vectors = int(np.isfinite(path.precision[1:]).sum())
@@ -230,13 +222,12 @@ def fitted(number: int, name: str, rule: str, n_train: int | None = None) -> dic
     """One split: error in the unit of the slide, and vectors."""
     case = SETS[name]
     part = split(case, number, n_train)
-    if rule == "svm":
-        found = support_machine(part, case, *_chosen_once(name, rule, n_train))
-    elif rule == "validation":
-        found = machine(part, case, *_chosen_once(name, rule, n_train))
-    else:
+    if rule == "evidence":
         tried = [machine(part, case, factor) for factor in case.widths]
         found = max(tried, key=lambda m: m.log_evidence)
+    else:
+        fit = support_machine if rule == "svm" else machine
+        found = fit(part, case, *_chosen_once(name, rule, n_train))
     return {
         "error": error_of(case, found.predictor, part.t_test),
         "vectors": found.vectors,
@@ -294,18 +285,10 @@ EXPERIMENTS = (
 
 CLAIMS = (
     *(
-        Claim(
-            f"{name}: the RVM needs fewer vectors than the SVM",
-            f"{name}/svm:vectors",
-            f"{name}/validation:vectors",
-        )
-        for name in SETS
-    ),
-    *(
-        Claim(
-            f"{name}: the RVM makes the smaller error",
-            f"{name}/svm:error",
-            f"{name}/validation:error",
+        Claim(f"{name}: the RVM {less}", f"{name}/svm:{what}", f"{name}/validation:{what}")
+        for what, less in (
+            ("vectors", "needs fewer vectors than the SVM"),
+            ("error", "makes the smaller error"),
         )
         for name in SETS
     ),

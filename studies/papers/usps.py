@@ -22,7 +22,7 @@ import numpy as np
 from ardvark.models.data.datasets import load
 from ardvark.models.kernels import RBF
 from ardvark.sklearn import RVC
-from ardvark.studies.experiments import Experiment
+from ardvark.studies.experiments import Experiment, share
 
 __all__ = ["EXPERIMENTS", "relevance_vectors", "support_vectors"]
 
@@ -38,14 +38,6 @@ def digits() -> tuple[Any, Any, Any, Any]:
     return X[split.train], data.t[split.train], X[split.test], data.t[split.test]
 
 
-def _share(wrong: Any) -> dict[str, float]:
-    share = float(np.mean(wrong))
-    return {
-        "error": 100 * share,
-        "error_se": 100 * float(np.sqrt(share * (1 - share) / len(wrong))),
-    }
-
-
 def relevance_vectors(
     number: int, rows: int | None, width: float, tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
@@ -55,7 +47,7 @@ def relevance_vectors(
     chances = machine.predict_proba(X_test)
     by_class = np.count_nonzero(machine.dual_coef_, axis=1)
     return {
-        **_share(machine.classes_[chances.argmax(axis=1)] != t_test),
+        **share(machine.classes_[chances.argmax(axis=1)] != t_test),
         "log_loss": float(-np.log(chances[np.arange(len(t_test)), t_test]).mean()),
         "vectors": int(by_class.sum()),
         "distinct_vectors": len(machine.relevance_),
@@ -76,7 +68,7 @@ def support_vectors(number: int, rows: int | None) -> dict[str, Any]:
 
     C, width = min(product((1.0, 10.0, 100.0), WIDTHS), key=lambda setting: wrong(*setting))
     machine = SVC(C=C, gamma=0.5 / width**2).fit(X[:rows], t[:rows])
-    found = _share(machine.predict(X_test) != t_test)
+    found = share(machine.predict(X_test) != t_test)
     return {**found, "vectors": len(machine.support_), "C": C, "width": width}
 
 

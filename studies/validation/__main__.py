@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ardvark.commands.studies import store_folder
-from ardvark.studies.experiments import Store
+from ardvark.studies.experiments import Store, say
 from ardvark.studies.validation.lane import (
     RESULTS,
     Lane,
@@ -31,11 +31,6 @@ def lane_of(name: str) -> Lane:
     return lane
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
     """Fill up what is stored, write the results, and give what is wrong."""
     lane = lane_of(name)
@@ -44,7 +39,7 @@ def run_lane(name: str, store: Store, asked: argparse.Namespace) -> list[str]:
     for experiment in [] if asked.quick else kept:
         take_units(experiment, store, units)
     sizes = {"only": asked.only, "minutes": minutes, "quick": asked.quick}
-    _say(fill(lane, store, asked.jobs, **sizes, told=_say))
+    say(fill(lane, store, asked.jobs, **sizes, told=say))
     found = lane.summary(store)
     if not asked.quick:
         for experiment in kept:
@@ -82,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="ardvark-validation-") as fresh:
         store = Store(fresh if asked.quick else store_folder(asked.store))
         wrong = [text for name in asked.lane or LANES for text in run_lane(name, store, asked)]
-    _say("\n".join(wrong) or "nothing was found wrong")
+    say("\n".join(wrong) or "nothing was found wrong")
     return int(bool(wrong))
 
 

@@ -29,6 +29,7 @@ import scipy.sparse
 
 import ardvark as av
 from ardvark.models.registry import MODELS
+from ardvark.studies.experiments import say
 from ardvark.studies.validation.lane import write_lane
 
 __all__ = ["Bad", "Door", "Outcome", "bad_settings", "bad_tables", "bad_targets", "try_door"]
@@ -225,12 +226,13 @@ def fits() -> Iterator[Door]:
 
 def _of_one_tree(model: Any, tree: Any, t: Any) -> Iterator[Door]:
     scores = partial(av.diagnostics.scores, {"a": tree}, model)
-    yield Door("scores", "X", partial(_on_rows, scores, t), said=("X", "test"))
+    write = partial(av.report, {"a": tree}, "r.html", model=model)
     legal = frozenset({"t: one class"})
-    yield Door("scores", "t", partial(_on_targets, scores), legal, ("t", "test"))
-    write = partial(_reported, model, tree)
-    yield Door("report", "X", partial(_on_rows, write, t), said=("X", "test"))
-    before = partial(_predicted, model, None)
+    yield Door("scores", "X", lambda x: scores((x, t)), said=("X", "test"))
+    yield Door("scores", "t", lambda y: scores((X, y)), legal, ("t", "test"))
+    yield Door("report", "X", lambda x: write(test=(x, t)), said=("X", "test"))
+    nothing: Any = None
+    before = partial(_always, partial(av.predict, model, nothing), X)
     yield Door("predict before fit", "setting", before, said=("tree",))
 
 
@@ -240,22 +242,6 @@ def _always(function: Callable[[Any], Any], value: Any, _: Any) -> Any:
 
 def _with_data(model: Any, method: Any, x: Any) -> Any:
     return av.fit(model, method, draws=50, data=[{"X": x}])
-
-
-def _on_rows(function: Callable[[Any], Any], t: Any, x: Any) -> Any:
-    return function((x, t))
-
-
-def _on_targets(function: Callable[[Any], Any], t: Any) -> Any:
-    return function((X, t))
-
-
-def _reported(model: Any, tree: Any, test: Any) -> Any:
-    return av.report({"a": tree}, "r.html", model=model, test=test)
-
-
-def _predicted(model: Any, tree: Any, _: Any) -> Any:
-    return av.predict(model, tree, X)
 
 
 def tables() -> Iterator[Door]:
@@ -293,6 +279,30 @@ def _named(call: Callable[[dict[str, Any]], Any], name: str, value: Any) -> Any:
     return call({name: value})
 
 
+def _made(name: str, options: dict[str, Any]) -> Any:
+    return getattr(av, name)(**options)
+
+
+OF_CLASSES = {  # settings of methods and of treatments of hyperparameters, by what they are
+    "Laplace": {
+        "tolerance": "tolerance", "count": "max_iterations", "name": "space", "flag": "corrected",
+    },
+    "EP": {"tolerance": "tolerance damping", "count": "max_sweeps", "name": "space updates"},
+    "VB": {"tolerance": "tolerance", "count": "max_sweeps starts"},
+    "NUTS": {"scale": "target_accept"},
+    "SMC": {"count": "cores"},
+    "EllipticalSlice": {"count": "thin"},
+    "ReversibleJump": {"count": "sweeps"},
+    "Evidence": {
+        "tolerance": "tolerance", "count": "max_steps max_rounds starts",
+        "name": "algorithm with_prior",
+    },
+    "Predictive": {"name": "criterion"},
+    "Integrated": {"count": "points"},
+    "Sampled": {"count": "tune", "name": "kernel"},
+}  # fmt: skip
+
+
 def _built(build: str, t: Any, options: dict[str, Any]) -> Any:
     return getattr(av.models, build)(X, t, **options)
 
@@ -326,26 +336,9 @@ def settings() -> Iterator[tuple[Door, list[Any]]]:
     add("rbf_mixture", "name", "background target", lambda k: av.models.rbf_mixture(X, t, **k))
     add("RBF", "scale", "width", lambda k: av.RBF(**k))
     add("kernels.Polynomial", "count", "degree", lambda k: av.kernels.Polynomial(**k))
-    add("Laplace", "tolerance", "tolerance", lambda k: av.Laplace(**k))
-    add("Laplace", "count", "max_iterations", lambda k: av.Laplace(**k))
-    add("Laplace", "name", "space", lambda k: av.Laplace(**k))
-    add("Laplace", "flag", "corrected", lambda k: av.Laplace(**k))
-    add("EP", "tolerance", "tolerance damping", lambda k: av.EP(**k))
-    add("EP", "count", "max_sweeps", lambda k: av.EP(**k))
-    add("EP", "name", "space updates", lambda k: av.EP(**k))
-    add("VB", "tolerance", "tolerance", lambda k: av.VB(**k))
-    add("VB", "count", "max_sweeps starts", lambda k: av.VB(**k))
-    add("NUTS", "scale", "target_accept", lambda k: av.NUTS(**k))
-    add("SMC", "count", "cores", lambda k: av.SMC(**k))
-    add("EllipticalSlice", "count", "thin", lambda k: av.EllipticalSlice(**k))
-    add("ReversibleJump", "count", "sweeps", lambda k: av.ReversibleJump(**k))
-    add("Evidence", "tolerance", "tolerance", lambda k: av.Evidence(**k))
-    add("Evidence", "count", "max_steps max_rounds starts", lambda k: av.Evidence(**k))
-    add("Evidence", "name", "algorithm with_prior", lambda k: av.Evidence(**k))
-    add("Predictive", "name", "criterion", lambda k: av.Predictive(**k))
-    add("Integrated", "count", "points", lambda k: av.Integrated(**k))
-    add("Sampled", "count", "tune", lambda k: av.Sampled(**k))
-    add("Sampled", "name", "kernel", lambda k: av.Sampled(**k))
+    for name, kinds in OF_CLASSES.items():
+        for kind, names in kinds.items():
+            add(name, kind, names, partial(_made, name))
     add("fit", "count", "draws chains", lambda k: av.fit(model, "laplace", **k))
     add("fit", "seed", "random_seed", lambda k: av.fit(model, "laplace", draws=50, **k))
     add("fit", "flag", "progressbar extend", lambda k: av.fit(model, "laplace", draws=50, **k))
@@ -466,9 +459,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for outcome in everything(asked.quick):
         found.append(outcome)
         if outcome.verdict not in GOOD:
-            _say(" | ".join(outcome))
+            say(" | ".join(outcome))
     bad = [outcome._asdict() for outcome in found if outcome.verdict not in GOOD]
-    _say(f"{len(found)} tried, {len(bad)} not refused by name")
+    say(f"{len(found)} tried, {len(bad)} not refused by name")
     if not asked.quick:
         kinds = {o.kind for o in found if o.kind.startswith(("X: ", "t: "))}
         record = {
@@ -480,11 +473,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         write_lane("bad_inputs", record, COMMAND)
     return int(bool(bad))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -95,6 +95,10 @@ rating = np.arange(N) % 3
 spline = np.maximum(x[:, None] - np.linspace(-1.0, 1.0, 4), 0.0)
 
 
+def _linear() -> Any:
+    return pm.Deterministic("eta", X @ pm.Normal("w", 0, 1, shape=D))
+
+
 # --- to be read: ways to write the likelihood -----------------------------------------------------
 
 
@@ -220,8 +224,7 @@ def quantile_regression() -> None:
 @accepted("w", hyper=("shape",))
 def gamma_log_link() -> None:
     shape = pm.Gamma("shape", 2, 1)
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Gamma("y", alpha=shape, beta=shape / pm.math.exp(eta), observed=duration)
 
 
@@ -253,8 +256,7 @@ def outlier_mixture() -> None:
 
 @accepted("w")
 def spread_follows_predictor() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Normal("y", mu=eta, sigma=pt.exp(0.3 * eta), observed=real)
 
 
@@ -270,8 +272,7 @@ def ordered_logit() -> None:
 
 @accepted("w")
 def scaled_up_subsample() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     # every row stands for 62.5 rows, in the model's own density and so in the sites
     pm.Bernoulli("y", logit_p=eta, observed=label, total_size=1000)
 
@@ -708,8 +709,7 @@ def potential_on_weights() -> None:
 
 @accepted("w")
 def potential_on_predictor() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Potential("smooth", -pt.sqr(pt.diff(eta)).sum())
     pm.Bernoulli("y", logit_p=eta, observed=label)
 
@@ -733,30 +733,26 @@ def mean_in_prior_and_predictor() -> None:
 
 @refused("y", COUPLED)
 def correlated_noise() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     nearness = np.exp(-np.abs(np.subtract.outer(np.arange(N), np.arange(N))))
     pm.MvNormal("y", eta, cov=nearness, observed=real)
 
 
 @refused("eta", COUPLED)
 def centred_predictor() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Normal("y", mu=eta - eta.mean(), sigma=1, observed=real)
 
 
 @refused("eta", COUPLED)
 def reversed_predictor() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Normal("y", mu=eta[::-1], sigma=1, observed=real)
 
 
 @refused("eta", COUPLED)
 def lagged_predictor() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     shifted = pt.concatenate([eta[:1], eta[:-1]])
     pm.Normal("y", mu=0.5 * eta + 0.5 * shifted, sigma=1, observed=real)
 
@@ -777,30 +773,26 @@ def one_mean_for_all() -> None:
 
 @accepted("w")
 def two_outcomes() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Poisson("cases", pm.math.exp(eta), observed=count)
     pm.Bernoulli("deaths", logit_p=eta, observed=label)
 
 
 @refused("observed")
 def nothing_observed() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Normal("y", eta, 1)
 
 
 @refused("observed")
 def likelihood_by_potential() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Potential("loglik", label * eta - pt.softplus(eta))
 
 
 @accepted("w")
 def missing_outcomes() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's own notice of what it is about to do
         pm.Normal("y", eta, 1, observed=np.where(np.arange(N) == 3, np.nan, real))
@@ -943,6 +935,5 @@ def weights_without_a_part() -> None:
 
 @refused("y", "observed|free variable", weights="y")
 def outcome_as_weights() -> None:
-    w = pm.Normal("w", 0, 1, shape=D)
-    eta = pm.Deterministic("eta", X @ w)
+    eta = _linear()
     pm.Normal("y", eta, 1, observed=real)

@@ -6,6 +6,9 @@ stays, and the other is a hyperparameter.
 """
 
 import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -29,6 +32,46 @@ unit = _rng.uniform(0.1, 0.9, size=N)
 NEIGHBOURS = np.diag(np.ones(N - 1), 1) + np.diag(np.ones(N - 1), -1)
 
 
+type Likelihood = Callable[[Any], None]
+
+
+def linear(name: str, likelihood: Likelihood, *hyper: str) -> None:
+    """Register a likelihood of the predictor X b, b ~ N(0, 1)."""
+
+    def body() -> None:
+        likelihood(X @ pm.Normal("b", 0, 1, shape=D))
+
+    body.__name__ = name
+    accepted("b", hyper=hyper)(body)
+
+
+def slopes(*hyper: str) -> Callable[[Likelihood], None]:
+    """Register a likelihood of the predictor X b by the name of its function."""
+    return lambda likelihood: linear(likelihood.__name__, likelihood, *hyper)
+
+
+def two_classes(link: Callable[[Any], Any], eta: Any) -> None:
+    pm.Bernoulli("y", p=link(eta), observed=label)
+
+
+LINKS: dict[str, Callable[[Any], Any]] = {  # the probability of a class as users write it
+    "cloglog": lambda eta: 1 - pt.exp(-pt.exp(eta)),
+    "cauchit": lambda eta: 0.5 + pt.arctan(eta) / np.pi,
+    "logit_by_hand": lambda eta: 1 / (1 + pt.exp(-eta)),
+    "logit_by_hand2": lambda eta: (e := pt.exp(eta)) / (1 + e),
+    "probit_clip": lambda eta: pt.clip(pm.math.invprobit(eta), 1e-9, 1 - 1e-9),
+    "icdf_link": lambda eta: pt.exp(pm.logcdf(pm.Normal.dist(0, 1), eta)),
+}
+for _name, _link in LINKS.items():
+    linear(_name, partial(two_classes, _link))
+
+
+@slopes("l")
+def lapse(eta: Any) -> None:
+    lam = pm.Beta("l", 1, 20)
+    pm.Bernoulli("y", p=lam / 2 + (1 - lam) * pm.math.sigmoid(eta), observed=label)
+
+
 @accepted("a")
 def prob_indexed() -> None:
     a = pm.Normal("a", 0, 1, shape=G)
@@ -45,10 +88,9 @@ def rate_indexed_hier() -> None:
     pm.Poisson("y", lam[g] * positive, observed=count)
 
 
-@accepted("b")
-def rate_times_exposure() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Poisson("y", mu=positive * pt.exp(X @ b), observed=count)
+@slopes()
+def rate_times_exposure(eta: Any) -> None:
+    pm.Poisson("y", mu=positive * pt.exp(eta), observed=count)
 
 
 @accepted("b")
@@ -82,50 +124,6 @@ def multi_output() -> None:
     pm.Normal("y", X @ B, s, observed=np.c_[real, -real])
 
 
-@accepted("b")
-def cloglog() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Bernoulli("y", p=1 - pt.exp(-pt.exp(X @ b)), observed=label)
-
-
-@accepted("b")
-def cauchit() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Bernoulli("y", p=0.5 + pt.arctan(X @ b) / np.pi, observed=label)
-
-
-@accepted("b")
-def logit_by_hand() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Bernoulli("y", p=1 / (1 + pt.exp(-(X @ b))), observed=label)
-
-
-@accepted("b")
-def logit_by_hand2() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    e = pt.exp(X @ b)
-    pm.Bernoulli("y", p=e / (1 + e), observed=label)
-
-
-@accepted("b")
-def probit_clip() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Bernoulli("y", p=pt.clip(pm.math.invprobit(X @ b), 1e-9, 1 - 1e-9), observed=label)
-
-
-@accepted("b")
-def icdf_link() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Bernoulli("y", p=pt.exp(pm.logcdf(pm.Normal.dist(0, 1), X @ b)), observed=label)
-
-
-@accepted("b", hyper=("l",))
-def lapse() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    lam = pm.Beta("l", 1, 20)
-    pm.Bernoulli("y", p=lam / 2 + (1 - lam) * pm.math.sigmoid(X @ b), observed=label)
-
-
 @accepted("th", "d", hyper=("a",))
 def irt_2pl() -> None:
     th = pm.Normal("th", 0, 1, shape=6)
@@ -151,35 +149,27 @@ def rasch_softplus_scale() -> None:
     )
 
 
-@accepted("b", hyper=("s",))
-def customdist_dist() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("s")
+def customdist_dist(eta: Any) -> None:
     s = pm.HalfNormal("s", 1)
 
     def d(mu, s, size):
         return mu + s * pm.Normal.dist(0, 1, size=size)
 
-    pm.CustomDist("y", X @ b, s, dist=d, observed=real)
+    pm.CustomDist("y", eta, s, dist=d, observed=real)
 
 
-@accepted("b", hyper=("s",))
-def customdist_exp() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("s")
+def customdist_exp(eta: Any) -> None:
     s = pm.HalfNormal("s", 1)
 
     def d(mu, s, size):
         return pt.exp(pm.Normal.dist(mu, s, size=size))
 
-    pm.CustomDist("y", X @ b, s, dist=d, observed=positive)
+    pm.CustomDist("y", eta, s, dist=d, observed=positive)
 
 
-@accepted(
-    "b",
-    hyper=(
-        "w",
-        "s",
-    ),
-)
+@accepted("b", hyper=("w", "s"))
 def mixture2() -> None:
     b = pm.Normal("b", 0, 1, shape=D)
     w = pm.Dirichlet("w", np.ones(2))
@@ -192,20 +182,12 @@ def mixture2() -> None:
     )
 
 
-@accepted(
-    "b",
-    hyper=(
-        "c",
-        "w",
-        "s",
-    ),
-)
-def mixture_intercepts() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("c", "w", "s")
+def mixture_intercepts(eta: Any) -> None:
     c = pm.Normal("c", 0, 1, shape=2)
     w = pm.Dirichlet("w", np.ones(2))
     s = pm.HalfNormal("s", 1)
-    pm.Mixture("y", w, pm.Normal.dist((X @ b)[:, None] + c, s), observed=real)
+    pm.Mixture("y", w, pm.Normal.dist((eta)[:, None] + c, s), observed=real)
 
 
 @refused("mu", "not separable", predictor=None)
@@ -215,73 +197,65 @@ def normalmixture() -> None:
     pm.NormalMixture("y", w, mu=mu, sigma=1.0, observed=real)
 
 
-@accepted("b", hyper=("s",))
-def truncated() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("s")
+def truncated(eta: Any) -> None:
     s = pm.HalfNormal("s", 1)
-    pm.Truncated("y", pm.Normal.dist(X @ b, s), lower=-3, observed=np.maximum(real, -2.9))
+    pm.Truncated("y", pm.Normal.dist(eta, s), lower=-3, observed=np.maximum(real, -2.9))
 
 
-@accepted("b", hyper=("s",))
-def censored_vec() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("s")
+def censored_vec(eta: Any) -> None:
     s = pm.HalfNormal("s", 1)
     pm.Censored(
         "y",
-        pm.Normal.dist(X @ b, s),
+        pm.Normal.dist(eta, s),
         lower=None,
         upper=np.full(N, 0.5),
         observed=np.minimum(real, 0.5),
     )
 
 
-@accepted("b", hyper=("psi",))
-def hurdle_poisson() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("psi")
+def hurdle_poisson(eta: Any) -> None:
     psi = pm.Beta("psi", 2, 2)
-    pm.HurdlePoisson("y", psi=psi, mu=pt.exp(X @ b), observed=count)
+    pm.HurdlePoisson("y", psi=psi, mu=pt.exp(eta), observed=count)
 
 
-@accepted("b", hyper=("psi",))
-def hurdle_gamma() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("psi")
+def hurdle_gamma(eta: Any) -> None:
     psi = pm.Beta("psi", 2, 2)
     pm.HurdleGamma(
         "y",
         psi=psi,
         alpha=2.0,
-        beta=2.0 / pt.exp(X @ b),
+        beta=2.0 / pt.exp(eta),
         observed=np.where(count == 0, 0, positive),
     )
 
 
-@accepted("b", hyper=("c",))
-def hurdle_both() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("c")
+def hurdle_both(eta: Any) -> None:
     c = pm.Normal("c", 0, 1)
-    pm.HurdlePoisson("y", psi=pm.math.sigmoid(c + x), mu=pt.exp(X @ b), observed=count)
+    pm.HurdlePoisson("y", psi=pm.math.sigmoid(c + x), mu=pt.exp(eta), observed=count)
 
 
-@accepted("b", hyper=("al",))
-def zinb() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("al")
+def zinb(eta: Any) -> None:
     a = pm.Exponential("al", 1)
-    pm.ZeroInflatedNegativeBinomial("y", psi=0.7, mu=pt.exp(X @ b), alpha=a, observed=count)
+    pm.ZeroInflatedNegativeBinomial("y", psi=0.7, mu=pt.exp(eta), alpha=a, observed=count)
 
 
-@accepted("b", hyper=("psi",))
-def zib() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("psi")
+def zib(eta: Any) -> None:
     pm.ZeroInflatedBinomial(
-        "y", psi=pm.Beta("psi", 1, 1), n=10, p=pm.math.invlogit(X @ b), observed=count
+        "y", psi=pm.Beta("psi", 1, 1), n=10, p=pm.math.invlogit(eta), observed=count
     )
 
 
-@accepted("b", hyper=("n",))
-def negbin_np() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("n")
+def negbin_np(eta: Any) -> None:
     n = pm.Exponential("n", 1)
-    mu = pt.exp(X @ b)
+    mu = pt.exp(eta)
     pm.NegativeBinomial("y", n=n, p=n / (n + mu), observed=count)
 
 
@@ -291,69 +265,49 @@ def beta_mu_sigma() -> None:
     pm.Beta("y", mu=pm.math.invlogit(X @ b), sigma=pm.Uniform("s", 0.01, 0.2), observed=unit)
 
 
-@accepted("b", hyper=("nu",))
-def beta_mu_nu() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Beta("y", mu=pm.math.invlogit(X @ b), nu=pm.HalfNormal("nu", 10), observed=unit)
+@slopes("nu")
+def beta_mu_nu(eta: Any) -> None:
+    pm.Beta("y", mu=pm.math.invlogit(eta), nu=pm.HalfNormal("nu", 10), observed=unit)
 
 
-@accepted("b", hyper=("k",))
-def betabinom() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("k")
+def betabinom(eta: Any) -> None:
     k = pm.HalfNormal("k", 10)
-    p = pm.math.invlogit(X @ b)
+    p = pm.math.invlogit(eta)
     pm.BetaBinomial("y", alpha=p * k, beta=(1 - p) * k, n=12, observed=count)
 
 
-@accepted("b", hyper=("s",))
-def gamma_mu_sigma() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Gamma("y", mu=pt.exp(X @ b), sigma=pm.HalfNormal("s", 1), observed=positive)
+@slopes("s")
+def gamma_mu_sigma(eta: Any) -> None:
+    pm.Gamma("y", mu=pt.exp(eta), sigma=pm.HalfNormal("s", 1), observed=positive)
 
 
-@accepted("b", hyper=("lam",))
-def wald() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
-    pm.Wald("y", mu=pt.exp(X @ b), lam=pm.HalfNormal("lam", 1), observed=positive)
+@slopes("lam")
+def wald(eta: Any) -> None:
+    pm.Wald("y", mu=pt.exp(eta), lam=pm.HalfNormal("lam", 1), observed=positive)
 
 
-@accepted("b", hyper=("k",))
-def vonmises() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("k")
+def vonmises(eta: Any) -> None:
     pm.VonMises(
-        "y", mu=2 * pt.arctan(X @ b), kappa=pm.HalfNormal("k", 1), observed=np.clip(real, -3, 3)
+        "y", mu=2 * pt.arctan(eta), kappa=pm.HalfNormal("k", 1), observed=np.clip(real, -3, 3)
     )
 
 
-@accepted(
-    "b",
-    hyper=(
-        "s",
-        "alpha",
-    ),
-)
-def skewnormal() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("s", "alpha")
+def skewnormal(eta: Any) -> None:
     pm.SkewNormal(
-        "y", mu=X @ b, sigma=pm.HalfNormal("s", 1), alpha=pm.Normal("alpha", 0, 2), observed=real
+        "y", mu=eta, sigma=pm.HalfNormal("s", 1), alpha=pm.Normal("alpha", 0, 2), observed=real
     )
 
 
-@accepted("b", hyper=("k",))
-def weibull_aft() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("k")
+def weibull_aft(eta: Any) -> None:
     k = pm.Gamma("k", 2, 1)
-    pm.Weibull("y", alpha=k, beta=pt.exp(X @ b / k), observed=positive)
+    pm.Weibull("y", alpha=k, beta=pt.exp(eta / k), observed=positive)
 
 
-@accepted(
-    "a",
-    "b",
-    hyper=(
-        "c",
-        "s",
-    ),
-)
+@accepted("a", "b", hyper=("c", "s"))
 def mult_effect() -> None:
     a = pm.Normal("a", 0, 1)
     b = pm.Normal("b", 0, 1, shape=D)
@@ -375,14 +329,7 @@ def log_scale_normal() -> None:
     pm.Normal("y", a, pt.exp(ls), observed=real)
 
 
-@accepted(
-    "a",
-    "b",
-    hyper=(
-        "c",
-        "d",
-    ),
-)
+@accepted("a", "b", hyper=("c", "d"))
 def het_two_predictors() -> None:
     a = pm.Normal("a", 0, 1)
     b = pm.Normal("b", 0, 1, shape=D)
@@ -425,15 +372,7 @@ def crossed() -> None:
     pm.Poisson("y", pt.exp(i + a[g] + b[h]), observed=count)
 
 
-@accepted(
-    "gm",
-    "a",
-    "b",
-    hyper=(
-        "s",
-        "sy",
-    ),
-)
+@accepted("gm", "a", "b", hyper=("s", "sy"))
 def group_mean_regression() -> None:
     gm = pm.Normal("gm", 0, 1, shape=2)
     s = pm.HalfNormal("s", 1)
@@ -450,14 +389,7 @@ def sd_by_exp_normal() -> None:
     pm.Normal("y", a[g], 1, observed=real)
 
 
-@accepted(
-    "f_hsgp_coeffs",
-    hyper=(
-        "ls",
-        "amp",
-        "s",
-    ),
-)
+@accepted("f_hsgp_coeffs", hyper=("ls", "amp", "s"))
 def hsgp() -> None:
     ls = pm.Gamma("ls", 4, 4)
     eta = pm.HalfNormal("amp", 1)
@@ -466,13 +398,7 @@ def hsgp() -> None:
     pm.Normal("y", f, pm.HalfNormal("s", 1), observed=real)
 
 
-@accepted(
-    "f_hsgp_coeffs_",
-    hyper=(
-        "ls",
-        "s",
-    ),
-)
+@accepted("f_hsgp_coeffs_", hyper=("ls", "s"))
 def hsgpp() -> None:
     ls = pm.Gamma("ls", 4, 4)
     gp = pm.gp.HSGPPeriodic(m=6, scale=1.0, cov_func=pm.gp.cov.Periodic(1, period=2.0, ls=ls))
@@ -480,14 +406,7 @@ def hsgpp() -> None:
     pm.Normal("y", f, pm.HalfNormal("s", 1), observed=real)
 
 
-@accepted(
-    "mu0",
-    "f_rotated_",
-    hyper=(
-        "ls",
-        "s",
-    ),
-)
+@accepted("mu0", "f_rotated_", hyper=("ls", "s"))
 def gp_latent_both() -> None:
     ls = pm.Gamma("ls", 4, 4)
     mu0 = pm.Normal("mu0", 0, 1)
@@ -530,13 +449,7 @@ def gp_tp() -> None:
     pm.Normal("y", f, 1, observed=real)
 
 
-@accepted(
-    "z",
-    hyper=(
-        "rho",
-        "s",
-    ),
-)
+@accepted("z", hyper=("rho", "s"))
 def ar_normal_rho() -> None:
     rho = pm.Normal("rho", 0, 0.5)
     z = pm.AR("z", rho=rho, sigma=pm.HalfNormal("s", 1), init_dist=pm.Normal.dist(0, 1), shape=N)
@@ -645,13 +558,7 @@ def kronnormal() -> None:
     pm.Poisson("y", pt.exp(f), observed=count)
 
 
-@accepted(
-    "f",
-    hyper=(
-        "a",
-        "t",
-    ),
-)
+@accepted("f", hyper=("a", "t"))
 def car() -> None:
     a = pm.Beta("a", 2, 2)
     t = pm.Gamma("t", 2, 1)
@@ -667,15 +574,7 @@ def car_mean() -> None:
     pm.Poisson("y", pt.exp(f), observed=count)
 
 
-@accepted(
-    "th",
-    "ph",
-    "b0",
-    hyper=(
-        "s",
-        "rho",
-    ),
-)
+@accepted("th", "ph", "b0", hyper=("s", "rho"))
 def bym2() -> None:
     s = pm.HalfNormal("s", 1)
     rho = pm.Beta("rho", 0.5, 0.5)
@@ -740,14 +639,7 @@ def zsn_2d() -> None:
     pm.Normal("y", m0 + z, 1.0, observed=real.reshape(4, 6))
 
 
-@accepted(
-    "z",
-    hyper=(
-        "t",
-        "l",
-        "s",
-    ),
-)
+@accepted("z", hyper=("t", "l", "s"))
 def horseshoe_nc() -> None:
     t = pm.HalfCauchy("t", 1)
     lam = pm.HalfCauchy("l", 1, shape=D)
@@ -756,15 +648,7 @@ def horseshoe_nc() -> None:
     pm.Normal("y", X @ b, pm.HalfNormal("s", 1), observed=real)
 
 
-@accepted(
-    "z",
-    "a",
-    hyper=(
-        "t",
-        "l",
-        "c2",
-    ),
-)
+@accepted("z", "a", hyper=("t", "l", "c2"))
 def finnish() -> None:
     t = pm.HalfStudentT("t", 2, 1)
     lam = pm.HalfStudentT("l", 5, 1, shape=D)
@@ -788,13 +672,7 @@ def student_hier() -> None:
     pm.Normal("y", b[g], 1.0, observed=real)
 
 
-@accepted(
-    "b",
-    hyper=(
-        "lam",
-        "s",
-    ),
-)
+@accepted("b", hyper=("lam", "s"))
 def laplace_lasso() -> None:
     lam = pm.HalfNormal("lam", 1)
     b = pm.Laplace("b", 0, 1 / lam, shape=D)
@@ -806,11 +684,10 @@ def no_gaussian_at_all() -> None:
     pm.Normal("y", 0, pm.HalfNormal("s", 1), observed=real)
 
 
-@accepted("b", hyper=("c",))
-def ordered_probit() -> None:
-    b = pm.Normal("b", 0, 1, shape=D)
+@slopes("c")
+def ordered_probit(eta: Any) -> None:
     c = pm.Normal("c", [-1.0, 1.0], 1, transform=pm.distributions.transforms.ordered)
-    pm.OrderedProbit("y", eta=X @ b, cutpoints=c, observed=count % 3)
+    pm.OrderedProbit("y", eta=eta, cutpoints=c, observed=count % 3)
 
 
 @accepted("B", predictor=None)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from ardvark.studies.experiments import say
 from ardvark.studies.validation.faults import FAULTS
 from ardvark.studies.validation.faults.fault import Fault
 from ardvark.studies.validation.faults.plant import CAUGHT, ROOT, SURVIVED, control, run_fault
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = [fault for fault in chosen if fault.name not in done]
 
     def told(fault: Fault, outcome: Any) -> None:
-        _say(f"{outcome.verdict:15} {outcome.seconds:6.1f} s  {fault.name}  {outcome.by[:120]}")
+        say(f"{outcome.verdict:15} {outcome.seconds:6.1f} s  {fault.name}  {outcome.by[:120]}")
         lines[fault.name] = outcome._asdict() | {"commit": commit()}
         if not options.dry:
             write_record([lines[f.name] for f in FAULTS if f.name in lines], record.get("control"))
@@ -58,18 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         without = control(chosen, PLACE, options.executor)
         passed = without.verdict == SURVIVED
         word = "passed" if passed else "FAILED"
-        _say(f"{word:15} {without.seconds:6.1f} s  no fault {without.by}")
+        say(f"{word:15} {without.seconds:6.1f} s  no fault {without.by}")
         good = good and passed
         if not options.dry:
             tests = len({test for fault in chosen for test in fault.tests})
             state = {"passed": passed, "tests": tests, "seconds": without.seconds, "by": without.by}
             write_record([lines[f.name] for f in FAULTS if f.name in lines], state)
     return 0 if good else 1
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def choose(names: Sequence[str], quick: bool) -> list[Fault]:

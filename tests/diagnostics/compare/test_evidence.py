@@ -1,8 +1,8 @@
 """Evidences side by side: one quantity at a time, disagreement called, Bayes factors refused."""
 
 import numpy as np
-import pytensor
 import pytest
+from quick import fit
 from synthetic_trees import gaussian_tree, replaced
 
 import ardvark as av
@@ -13,11 +13,6 @@ RNG = np.random.default_rng(404)
 X = RNG.normal(size=(40, 3))
 T = X @ [1.0, 0.0, -0.5] + 0.5 * RNG.normal(size=40)
 LABEL = (X[:, 0] + RNG.normal(size=40) > 0).astype(int)
-
-
-def fit(model, method, **settings):
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        return av.fit(model, method, random_seed=1, progressbar=False, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """Judges at the same hyperparameters: the cheapest exact one, NUTS only where asked for."""
 
+from functools import partial
+
 import numpy as np
-import pytensor
 import pytest
+import quick
 from synthetic_trees import gaussian_tree, replaced
 
 import ardvark as av
@@ -17,12 +19,7 @@ RNG = np.random.default_rng(11)
 X = RNG.normal(size=(20, 2))
 T = X[:, 0] + 0.4 * RNG.normal(size=20)
 LABEL = (T > 0).astype(int)
-
-
-def fit(model, method, **settings):
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        options = {"draws": 200, "random_seed": 1, "progressbar": False} | settings
-        return av.fit(model, method, **options)
+fit = partial(quick.fit, draws=200)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import matplotlib as mpl
 import numpy as np
-import pytensor
 import pytest
 import xarray as xr
+from quick import fit
 from scipy.stats import norm
 
 import ardvark as av
@@ -17,11 +17,6 @@ RNG = np.random.default_rng(77)
 X = RNG.normal(size=(25, 2))
 T = X @ [1.0, -0.5] + 0.5 * RNG.normal(size=25)
 LABEL = (X[:, 0] + 0.8 * RNG.normal(size=25) > 0).astype(int)
-
-
-def fit(model, method, **settings):
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        return av.fit(model, method, random_seed=1, progressbar=False, **settings)
 
 
 @pytest.fixture(scope="module")

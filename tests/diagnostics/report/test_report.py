@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import xarray as xr
+from pages import section, written
 from synthetic_trees import gaussian_tree, replaced
 
 from ardvark.diagnostics.compare.reference import choose_reference
@@ -47,11 +48,6 @@ def trees():
     return {"laplace": laplace, "nuts": make("nuts", 12), "nuts_fixed": make("nuts_fixed", 13)}
 
 
-def written(trees, folder, **settings):
-    path = report(trees, folder / "report.html", **settings)
-    return path.read_text("utf-8"), json.loads(path.with_suffix(".json").read_text("utf-8"))
-
-
 @pytest.fixture(scope="module")
 def usual(trees, tmp_path_factory):
     return written(trees, tmp_path_factory.mktemp("usual"), command="ardvark report toy --seed 1")
@@ -64,10 +60,6 @@ def no_figures(monkeypatch):
     empty = lambda case: dict.fromkeys(drawings(case), lambda: None)  # noqa: E731
     monkeypatch.setattr(page_module, "_drawings", empty)
     monkeypatch.setattr(figures, "as_svg", lambda *_: "<svg></svg>")
-
-
-def section(page, name):
-    return page[page.index(f'<section id="{name}"') :].partition("</section>")[0]
 
 
 class Page(HTMLParser):

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
-__all__ = ["CASES", "Case", "case"]
+import pymc as pm
+
+__all__ = ["CASES", "Case", "block", "case"]
 
 type Builder = Callable[[], Any]  # makes a pm.Model, or a bambi model that is built
 
@@ -47,6 +50,21 @@ def case(why: str, **facts: Any) -> Callable[[Builder], Builder]:
         theme = build.__module__.rpartition(".")[2]
         CASES[name] = Case(name, build, theme, why, **facts)
         return build
+
+    return register
+
+
+def block(why: str, **facts: Any) -> Callable[[Callable[[], None]], Builder]:
+    """Register what stands in a `with pm.Model():` block, data and variables."""
+
+    def register(body: Callable[[], None]) -> Builder:
+        @wraps(body)
+        def build() -> Any:
+            with pm.Model() as model:
+                body()
+            return model
+
+        return case(why, **facts)(build)
 
     return register
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from own_models.case import case
+from own_models.case import block, case
 
 
 def grouped(seed: int, groups: int, each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
@@ -74,19 +74,17 @@ def poisson_groups() -> Any:
     return model
 
 
-@case("group effects chosen by a matrix of indicators: Z @ u")
-def design_matrix_groups() -> Any:
+@block("group effects chosen by a matrix of indicators: Z @ u")
+def design_matrix_groups() -> None:
     group, x, effect, rng = grouped(404, 9, 8)
     Z, X = np.eye(9)[group], np.column_stack([np.ones(72), x])
     y = 1 + 0.5 * x + 0.8 * effect + 0.6 * rng.normal(size=72)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 5, shape=2)
-        sigma_u = pm.HalfNormal("sigma_u", 2)
-        u = pm.Normal("u", 0, sigma_u, shape=9)
-        sigma = pm.HalfNormal("sigma", 2)
-        mu = pm.math.dot(X, beta) + pm.math.dot(Z, u)
-        pm.Normal("y", mu, sigma, observed=y)
-    return model
+    beta = pm.Normal("beta", 0, 5, shape=2)
+    sigma_u = pm.HalfNormal("sigma_u", 2)
+    u = pm.Normal("u", 0, sigma_u, shape=9)
+    sigma = pm.HalfNormal("sigma", 2)
+    mu = pm.math.dot(X, beta) + pm.math.dot(Z, u)
+    pm.Normal("y", mu, sigma, observed=y)
 
 
 @case("intercepts and slopes correlated by LKJ, non-centred", also=("ab",), target_accept=0.97)
@@ -104,18 +102,16 @@ def lkj_slopes() -> Any:
     return model
 
 
-@case("intercepts and slopes as centred rows of an MvNormal under LKJ", target_accept=0.97)
-def lkj_slopes_centred() -> Any:
+@block("intercepts and slopes as centred rows of an MvNormal under LKJ", target_accept=0.97)
+def lkj_slopes_centred() -> None:
     group, x, effect, rng = grouped(406, 10, 10)
     slopes = (0.5 + 0.4 * rng.normal(size=10))[group] + 0.3 * effect
     y = 1 + 0.8 * effect + slopes * x + 0.4 * rng.normal(size=100)
-    with pm.Model() as model:
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0))
-        mean = pm.Normal("mean", 0, 2, shape=2)
-        ab = pm.MvNormal("ab", mu=mean, chol=chol, shape=(10, 2))
-        sigma = pm.Exponential("sigma", 1)
-        pm.Normal("y", ab[group, 0] + ab[group, 1] * x, sigma, observed=y)
-    return model
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0))
+    mean = pm.Normal("mean", 0, 2, shape=2)
+    ab = pm.MvNormal("ab", mu=mean, chol=chol, shape=(10, 2))
+    sigma = pm.Exponential("sigma", 1)
+    pm.Normal("y", ab[group, 0] + ab[group, 1] * x, sigma, observed=y)
 
 
 @case("two crossed sets of effects, Gaussian outcome", target_accept=0.95)
@@ -187,46 +183,40 @@ def zero_sum_effects() -> Any:
     return model
 
 
-@case("coefficients drawn from a common mean and sd, Bernoulli outcome", target_accept=0.98)
-def exchangeable_coefficients() -> Any:
+@block("coefficients drawn from a common mean and sd, Bernoulli outcome", target_accept=0.98)
+def exchangeable_coefficients() -> None:
     rng = np.random.default_rng(410)
     X = rng.normal(size=(100, 8))
     y = (X @ rng.normal(0.4, 0.4, size=8) + rng.logistic(size=100) > 0).astype(int)
-    with pm.Model() as model:
-        mu_b = pm.Normal("mu_b", 0, 1)
-        tau_b = pm.HalfNormal("tau_b", 1)
-        b = pm.Normal("b", mu_b, tau_b, shape=8)
-        pm.Bernoulli("y", logit_p=pm.math.dot(X, b), observed=y)
-    return model
+    mu_b = pm.Normal("mu_b", 0, 1)
+    tau_b = pm.HalfNormal("tau_b", 1)
+    b = pm.Normal("b", mu_b, tau_b, shape=8)
+    pm.Bernoulli("y", logit_p=pm.math.dot(X, b), observed=y)
 
 
-@case("effects of relatives: MvNormal with a known relationship matrix times a free variance")
-def animal_model() -> Any:
+@block("effects of relatives: MvNormal with a known relationship matrix times a free variance")
+def animal_model() -> None:
     rng = np.random.default_rng(411)
     family = np.repeat(np.arange(10), 4)
     A = 0.5 * (family[:, None] == family) + 0.5 * np.eye(40)
     breeding = np.linalg.cholesky(A) @ rng.normal(size=40)
     animal = np.repeat(np.arange(40), 2)
     y = 5 + breeding[animal] + 0.8 * rng.normal(size=80)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 10)
-        v_a = pm.HalfNormal("v_a", 2)
-        a = pm.MvNormal("a", mu=np.zeros(40), cov=v_a * A)
-        sigma = pm.HalfNormal("sigma", 2)
-        pm.Normal("y", mu + a[animal], sigma, observed=y)
-    return model
+    mu = pm.Normal("mu", 0, 10)
+    v_a = pm.HalfNormal("v_a", 2)
+    a = pm.MvNormal("a", mu=np.zeros(40), cov=v_a * A)
+    sigma = pm.HalfNormal("sigma", 2)
+    pm.Normal("y", mu + a[animal], sigma, observed=y)
 
 
-@case("group effects with heavy tails: Student-t under a free scale", target_accept=0.98)
-def student_groups() -> Any:
+@block("group effects with heavy tails: Student-t under a free scale", target_accept=0.98)
+def student_groups() -> None:
     group, _, _, rng = grouped(412, 10, 8)
     effect = 0.5 * rng.standard_t(3, size=10)
     effect[4] += 3
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5)
-        scale = pm.HalfNormal("scale", 1)
-        u = pm.StudentT("u", nu=4, mu=0, sigma=scale, shape=10)
-        sigma = pm.HalfNormal("sigma", 1)
-        y = 1 + effect[group] + 0.5 * rng.normal(size=80)
-        pm.Normal("y", mu + u[group], sigma, observed=y)
-    return model
+    mu = pm.Normal("mu", 0, 5)
+    scale = pm.HalfNormal("scale", 1)
+    u = pm.StudentT("u", nu=4, mu=0, sigma=scale, shape=10)
+    sigma = pm.HalfNormal("sigma", 1)
+    y = 1 + effect[group] + 0.5 * rng.normal(size=80)
+    pm.Normal("y", mu + u[group], sigma, observed=y)

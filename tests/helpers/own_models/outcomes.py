@@ -7,23 +7,21 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from own_models.case import case
+from own_models.case import block, case
 from own_models.regression import inputs
 
 
-@case("two outcomes share coefficients: rows of unlike likelihoods are stacked")
-def two_outcomes() -> Any:
+@block("two outcomes share coefficients: rows of unlike likelihoods are stacked")
+def two_outcomes() -> None:
     X, score, rng = inputs(301, n=50)
     grade = 0.2 + score + 0.5 * rng.normal(size=50)
     passed = (score + rng.logistic(size=50) > 0).astype(int)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=3)
-        a_grade = pm.Normal("a_grade", 0, 2)
-        a_passed = pm.Normal("a_passed", 0, 2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Normal("grade", a_grade + X @ b, sigma, observed=grade)
-        pm.Bernoulli("passed", logit_p=a_passed + X @ b, observed=passed)
-    return model
+    b = pm.Normal("b", 0, 1, shape=3)
+    a_grade = pm.Normal("a_grade", 0, 2)
+    a_passed = pm.Normal("a_passed", 0, 2)
+    sigma = pm.HalfNormal("sigma", 1)
+    pm.Normal("grade", a_grade + X @ b, sigma, observed=grade)
+    pm.Bernoulli("passed", logit_p=a_passed + X @ b, observed=passed)
 
 
 @case("counts and a measurement share an effect of each subject", target_accept=0.95)
@@ -44,87 +42,75 @@ def joint_subject_effects() -> Any:
     return model
 
 
-@case("inputs measured with error: the true inputs are weights, their slope is not")
-def measurement_error() -> Any:
+@block("inputs measured with error: the true inputs are weights, their slope is not")
+def measurement_error() -> None:
     rng = np.random.default_rng(303)
     true = rng.normal(1, 1, size=40)
     x, y = true + 0.4 * rng.normal(size=40), 0.5 + 0.8 * true + 0.3 * rng.normal(size=40)
-    with pm.Model() as model:
-        mu_x = pm.Normal("mu_x", 0, 2)
-        tau_x = pm.HalfNormal("tau_x", 2)
-        x_true = pm.Normal("x_true", mu_x, tau_x, shape=40)
-        a = pm.Normal("a", 0, 2)
-        slope = pm.Normal("slope", 0, 2)
-        sigma = pm.InverseGamma("sigma", 3, 1)
-        pm.Normal("x", x_true, 0.4, observed=x)
-        pm.Normal("y", a + slope * x_true, sigma, observed=y)
-    return model
+    mu_x = pm.Normal("mu_x", 0, 2)
+    tau_x = pm.HalfNormal("tau_x", 2)
+    x_true = pm.Normal("x_true", mu_x, tau_x, shape=40)
+    a = pm.Normal("a", 0, 2)
+    slope = pm.Normal("slope", 0, 2)
+    sigma = pm.InverseGamma("sigma", 3, 1)
+    pm.Normal("x", x_true, 0.4, observed=x)
+    pm.Normal("y", a + slope * x_true, sigma, observed=y)
 
 
-@case("missing outcomes as NaN: PyMC imputes them")
-def missing_outcomes() -> Any:
+@block("missing outcomes as NaN: PyMC imputes them")
+def missing_outcomes() -> None:
     X, score, rng = inputs(304, n=40, d=2)
     y = 1 + score + 0.5 * rng.normal(size=40)
     y[[3, 11, 25]] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC says that it imputes
-        with pm.Model() as model:
-            a = pm.Normal("a", 0, 2)
-            b = pm.Normal("b", 0, 2, shape=2)
-            sigma = pm.HalfNormal("sigma", 1)
-            pm.Normal("y", a + X @ b, sigma, observed=y)
-    return model
+        a = pm.Normal("a", 0, 2)
+        b = pm.Normal("b", 0, 2, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", a + X @ b, sigma, observed=y)
 
 
-@case("a masked array of outcomes under hierarchical means")
-def missing_in_groups() -> Any:
+@block("a masked array of outcomes under hierarchical means")
+def missing_in_groups() -> None:
     rng = np.random.default_rng(305)
     group = np.repeat(np.arange(8), 6)
     y = np.ma.masked_invalid(2 + 0.7 * rng.normal(size=8)[group] + 0.5 * rng.normal(size=48))
     y[[0, 20, 21]] = np.ma.masked
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pm.Model() as model:
-            mu = pm.Normal("mu", 0, 5)
-            tau = pm.HalfNormal("tau", 2)
-            level = pm.Normal("level", mu, tau, shape=8)
-            sigma = pm.HalfNormal("sigma", 1)
-            pm.Normal("y", level[group], sigma, observed=y)
-    return model
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfNormal("tau", 2)
+        level = pm.Normal("level", mu, tau, shape=8)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", level[group], sigma, observed=y)
 
 
-@case("a potential on the noise: it belongs to the prior of θ")
-def potential_on_theta() -> Any:
+@block("a potential on the noise: it belongs to the prior of θ")
+def potential_on_theta() -> None:
     X, score, rng = inputs(306, n=40, d=2)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 2, shape=2)
-        sigma = pm.HalfNormal("sigma", 2)
-        pm.Potential("jeffreys", -pt.log(sigma))
-        pm.Normal("y", X @ b, sigma, observed=score + 0.6 * rng.normal(size=40))
-    return model
+    b = pm.Normal("b", 0, 2, shape=2)
+    sigma = pm.HalfNormal("sigma", 2)
+    pm.Potential("jeffreys", -pt.log(sigma))
+    pm.Normal("y", X @ b, sigma, observed=score + 0.6 * rng.normal(size=40))
 
 
-@case("a potential on differences of coefficients: sites of its own")
-def potential_on_weights() -> Any:
+@block("a potential on differences of coefficients: sites of its own")
+def potential_on_weights() -> None:
     X, score, rng = inputs(307, n=60)
     y = (score + rng.logistic(size=60) > 0).astype(int)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 2, shape=3)
-        pm.Potential("falling", pt.log(pm.math.sigmoid(10 * (b[:-1] - b[1:]))))
-        pm.Bernoulli("y", logit_p=X @ b, observed=y)
-    return model
+    b = pm.Normal("b", 0, 2, shape=3)
+    pm.Potential("falling", pt.log(pm.math.sigmoid(10 * (b[:-1] - b[1:]))))
+    pm.Bernoulli("y", logit_p=X @ b, observed=y)
 
 
-@case("the likelihood written as a potential, nothing observed")
-def likelihood_as_potential() -> Any:
+@block("the likelihood written as a potential, nothing observed")
+def likelihood_as_potential() -> None:
     X, score, rng = inputs(308, n=60)
     y = rng.poisson(np.exp(0.2 + 0.5 * score))
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 2)
-        b = pm.Normal("b", 0, 1, shape=3)
-        log_rate = a + pm.math.dot(X, b)
-        pm.Potential("likelihood", y * log_rate - pm.math.exp(log_rate))
-    return model
+    a = pm.Normal("a", 0, 2)
+    b = pm.Normal("b", 0, 1, shape=3)
+    log_rate = a + pm.math.dot(X, b)
+    pm.Potential("likelihood", y * log_rate - pm.math.exp(log_rate))
 
 
 @case("a user's own likelihood by pm.CustomDist: logistic noise")
@@ -144,29 +130,23 @@ def custom_likelihood() -> Any:
     return model
 
 
-@case("quantile regression by an asymmetric Laplace")
-def quantile_regression() -> Any:
+@block("quantile regression by an asymmetric Laplace")
+def quantile_regression() -> None:
     X, score, rng = inputs(310, d=2)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 3)
-        b = pm.Normal("b", 0, 2, shape=2)
-        s = pm.HalfNormal("s", 1)
-        pm.AsymmetricLaplace(
-            "y", q=0.8, mu=a + X @ b, b=1 / s, observed=score + rng.normal(size=80)
-        )
-    return model
+    a = pm.Normal("a", 0, 3)
+    b = pm.Normal("b", 0, 2, shape=2)
+    s = pm.HalfNormal("s", 1)
+    pm.AsymmetricLaplace("y", q=0.8, mu=a + X @ b, b=1 / s, observed=score + rng.normal(size=80))
 
 
-@case("zero inflation with a predictor of its own: two cuts")
-def zero_inflation_regressed() -> Any:
+@block("zero inflation with a predictor of its own: two cuts")
+def zero_inflation_regressed() -> None:
     X, score, rng = inputs(311, n=120, d=2)
     keep = rng.binomial(1, 1 / (1 + np.exp(-0.8 - 0.8 * X[:, 1])))
     y = rng.poisson(np.exp(1 + 0.4 * score)) * keep
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1)
-        b = pm.Normal("b", 0, 1, shape=2)
-        c = pm.Normal("c", 0, 1.5)
-        d = pm.Normal("d", 0, 1)
-        psi = pm.math.invlogit(c + d * X[:, 1])
-        pm.ZeroInflatedPoisson("y", psi=psi, mu=pm.math.exp(a + X @ b), observed=y)
-    return model
+    a = pm.Normal("a", 0, 1)
+    b = pm.Normal("b", 0, 1, shape=2)
+    c = pm.Normal("c", 0, 1.5)
+    d = pm.Normal("d", 0, 1)
+    psi = pm.math.invlogit(c + d * X[:, 1])
+    pm.ZeroInflatedPoisson("y", psi=psi, mu=pm.math.exp(a + X @ b), observed=y)

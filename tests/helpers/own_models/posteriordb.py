@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from own_models.case import case
+from own_models.case import block
 
 __all__ = ["STAN", "stan_moments"]
 
@@ -48,28 +48,24 @@ def _data(name: str) -> dict[str, Any]:
     }
 
 
-@case("a process written out: f = chol(K) z under a Poisson", also=("f",), target_accept=0.95)
-def gp_poisson_stan() -> Any:
+@block("a process written out: f = chol(K) z under a Poisson", also=("f",), target_accept=0.95)
+def gp_poisson_stan() -> None:
     data = _data("gp_pois_regr")
     distance = data["x"][:, None] - data["x"]
-    with pm.Model() as model:
-        rho = pm.Gamma("rho", 25, 4)
-        alpha = pm.HalfNormal("alpha", 2)
-        K = alpha**2 * pm.math.exp(-(distance**2) / (2 * rho**2)) + 1e-10 * np.eye(data["N"])
-        f_tilde = pm.Normal("f_tilde", 0, 1, shape=data["N"])
-        f = pm.Deterministic("f", pt.linalg.cholesky(K) @ f_tilde)
-        pm.Poisson("k", mu=pm.math.exp(f), observed=data["k"])
-    return model
+    rho = pm.Gamma("rho", 25, 4)
+    alpha = pm.HalfNormal("alpha", 2)
+    K = alpha**2 * pm.math.exp(-(distance**2) / (2 * rho**2)) + 1e-10 * np.eye(data["N"])
+    f_tilde = pm.Normal("f_tilde", 0, 1, shape=data["N"])
+    f = pm.Deterministic("f", pt.linalg.cholesky(K) @ f_tilde)
+    pm.Poisson("k", mu=pm.math.exp(f), observed=data["k"])
 
 
-@case("correlated columns, a coefficient of each")
-def correlated_regression_stan() -> Any:
+@block("correlated columns, a coefficient of each")
+def correlated_regression_stan() -> None:
     data = _data("sblrc")
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 10, shape=data["D"])
-        sigma = pm.HalfNormal("sigma", 10)
-        pm.Normal("y", mu=pm.math.dot(data["X"], beta), sigma=sigma, observed=data["y"])
-    return model
+    beta = pm.Normal("beta", 0, 10, shape=data["D"])
+    sigma = pm.HalfNormal("sigma", 10)
+    pm.Normal("y", mu=pm.math.dot(data["X"], beta), sigma=sigma, observed=data["y"])
 
 
 def _kilpisjarvi_centred() -> Any:
@@ -85,15 +81,13 @@ def _kilpisjarvi_centred() -> Any:
     return model
 
 
-@case("a flat prior of the noise; inputs far from zero", twin=_kilpisjarvi_centred)
-def kilpisjarvi_stan() -> Any:
+@block("a flat prior of the noise; inputs far from zero", twin=_kilpisjarvi_centred)
+def kilpisjarvi_stan() -> None:
     data = _data("kilpisjarvi_mod")
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", data["pmualpha"], data["psalpha"])
-        beta = pm.Normal("beta", data["pmubeta"], data["psbeta"])
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("y", alpha + beta * data["x"], sigma, observed=data["y"])
-    return model
+    alpha = pm.Normal("alpha", data["pmualpha"], data["psalpha"])
+    beta = pm.Normal("beta", data["pmubeta"], data["psbeta"])
+    sigma = pm.HalfFlat("sigma")
+    pm.Normal("y", alpha + beta * data["x"], sigma, observed=data["y"])
 
 
 def _contrasts(levels: int) -> np.ndarray:
@@ -127,27 +121,23 @@ def _diamonds_rotated() -> Any:
     return model
 
 
-@case("5000 rows, 24 centred columns, Student-t prior of the intercept", twin=_diamonds_rotated)
-def diamonds_stan() -> Any:
+@block("5000 rows, 24 centred columns, Student-t prior of the intercept", twin=_diamonds_rotated)
+def diamonds_stan() -> None:
     X, y = _diamonds()
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=24)
-        intercept = pm.StudentT("Intercept", nu=3, mu=8, sigma=10)
-        sigma = pm.HalfStudentT("sigma", nu=3, sigma=10)
-        pm.Normal("y", intercept + (X - X.mean(axis=0)) @ b, sigma, observed=y)
-    return model
+    b = pm.Normal("b", 0, 1, shape=24)
+    intercept = pm.StudentT("Intercept", nu=3, mu=8, sigma=10)
+    sigma = pm.HalfStudentT("sigma", nu=3, sigma=10)
+    pm.Normal("y", intercept + (X - X.mean(axis=0)) @ b, sigma, observed=y)
 
 
-@case("autoregression on lagged columns, built by a loop over lags")
-def autoregression_stan() -> Any:
+@block("autoregression on lagged columns, built by a loop over lags")
+def autoregression_stan() -> None:
     data = _data("arK")
     y, K = data["y"], data["K"]
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 0, 10)
-        beta = pm.Normal("beta", 0, 10, shape=K)
-        sigma = pm.HalfCauchy("sigma", 2.5)
-        mu = alpha
-        for k in range(K):
-            mu = mu + beta[k] * y[K - k - 1 : len(y) - k - 1]
-        pm.Normal("y", mu, sigma, observed=y[K:])
-    return model
+    alpha = pm.Normal("alpha", 0, 10)
+    beta = pm.Normal("beta", 0, 10, shape=K)
+    sigma = pm.HalfCauchy("sigma", 2.5)
+    mu = alpha
+    for k in range(K):
+        mu = mu + beta[k] * y[K - k - 1 : len(y) - k - 1]
+    pm.Normal("y", mu, sigma, observed=y[K:])

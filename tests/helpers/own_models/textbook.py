@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from own_models.case import case
+from own_models.case import block, case
 
 EFFECT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 STANDARD_ERROR = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
@@ -135,24 +135,22 @@ def rats_like() -> Any:
     return model
 
 
-@case("censored Weibull times with a frailty of each patient (BUGS kidney)", target_accept=0.95)
-def kidney_like() -> Any:
+@block("censored Weibull times with a frailty of each patient (BUGS kidney)", target_accept=0.95)
+def kidney_like() -> None:
     rng = np.random.default_rng(103)
     patient = np.repeat(np.arange(30), 2)
     age, sex = rng.normal(size=60), np.repeat(rng.binomial(1, 0.6, size=30), 2)
     log_scale = 4.0 + 0.1 * age + 1.0 * sex + 0.4 * rng.normal(size=30)[patient]
     time = np.exp(log_scale) * rng.weibull(1.2, size=60)
-    with pm.Model() as model:
-        beta0 = pm.Normal("beta0", 4, 3)
-        beta_age = pm.Normal("beta_age", 0, 1)
-        beta_sex = pm.Normal("beta_sex", 0, 2)
-        s = pm.HalfNormal("s", 1)
-        z = pm.Normal("z", 0, 1, shape=30)
-        shape = pm.Gamma("shape", 4, 3)
-        scale = pm.math.exp(beta0 + beta_age * age + beta_sex * sex + s * z[patient])
-        latent = pm.Weibull.dist(alpha=shape, beta=scale)
-        pm.Censored("time", latent, lower=None, upper=200.0, observed=np.minimum(time, 200.0))
-    return model
+    beta0 = pm.Normal("beta0", 4, 3)
+    beta_age = pm.Normal("beta_age", 0, 1)
+    beta_sex = pm.Normal("beta_sex", 0, 2)
+    s = pm.HalfNormal("s", 1)
+    z = pm.Normal("z", 0, 1, shape=30)
+    shape = pm.Gamma("shape", 4, 3)
+    scale = pm.math.exp(beta0 + beta_age * age + beta_sex * sex + s * z[patient])
+    latent = pm.Weibull.dist(alpha=shape, beta=scale)
+    pm.Censored("time", latent, lower=None, upper=200.0, observed=np.minimum(time, 200.0))
 
 
 @case("Poisson with effects of patients and of single visits (BUGS epil)", target_accept=0.95)
@@ -225,8 +223,8 @@ def contraception_like() -> Any:
     return model
 
 
-@case("paired binomials with a log odds ratio that varies (BUGS oxford)", target_accept=0.97)
-def oxford_like() -> Any:
+@block("paired binomials with a log odds ratio that varies (BUGS oxford)", target_accept=0.97)
+def oxford_like() -> None:
     rng = np.random.default_rng(107)
     n0, n1 = rng.integers(20, 60, size=40), rng.integers(20, 60, size=40)
     year = np.linspace(-1, 1, 40)
@@ -234,17 +232,15 @@ def oxford_like() -> Any:
     ratio = 0.6 + 0.3 * year - 0.2 * (year**2 - 0.35) + 0.25 * rng.normal(size=40)
     r0 = rng.binomial(n0, 1 / (1 + np.exp(-base)))
     r1 = rng.binomial(n1, 1 / (1 + np.exp(-base - ratio)))
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 3, shape=40)
-        alpha = pm.Normal("alpha", 0, 2)
-        beta1 = pm.Normal("beta1", 0, 2)
-        beta2 = pm.Normal("beta2", 0, 2)
-        sigma = pm.HalfNormal("sigma", 0.5)
-        z = pm.Normal("z", 0, 1, shape=40)
-        log_psi = alpha + beta1 * year + beta2 * (year**2 - 0.35) + sigma * z
-        pm.Binomial("r0", n=n0, p=pm.math.invlogit(mu), observed=r0)
-        pm.Binomial("r1", n=n1, p=pm.math.invlogit(mu + log_psi), observed=r1)
-    return model
+    mu = pm.Normal("mu", 0, 3, shape=40)
+    alpha = pm.Normal("alpha", 0, 2)
+    beta1 = pm.Normal("beta1", 0, 2)
+    beta2 = pm.Normal("beta2", 0, 2)
+    sigma = pm.HalfNormal("sigma", 0.5)
+    z = pm.Normal("z", 0, 1, shape=40)
+    log_psi = alpha + beta1 * year + beta2 * (year**2 - 0.35) + sigma * z
+    pm.Binomial("r0", n=n0, p=pm.math.invlogit(mu), observed=r0)
+    pm.Binomial("r1", n=n1, p=pm.math.invlogit(mu + log_psi), observed=r1)
 
 
 def lattice(rows: int, columns: int) -> np.ndarray:
@@ -256,8 +252,8 @@ def lattice(rows: int, columns: int) -> np.ndarray:
     return W
 
 
-@case("ICAR and unstructured effects of areas (Scottish lip cancer, BYM)", target_accept=0.97)
-def lip_cancer_like() -> Any:
+@block("ICAR and unstructured effects of areas (Scottish lip cancer, BYM)", target_accept=0.97)
+def lip_cancer_like() -> None:
     rng = np.random.default_rng(108)
     W = lattice(6, 6)
     row, column = np.divmod(np.arange(36), 6)
@@ -265,32 +261,28 @@ def lip_cancer_like() -> Any:
     outdoors = rng.normal(size=36)
     risk = 0.1 + 0.3 * outdoors + 0.4 * np.sin(row / 2) * np.cos(column / 2)
     cases = rng.poisson(expected * np.exp(risk + 0.2 * rng.normal(size=36)))
-    with pm.Model() as model:
-        intercept = pm.Normal("intercept", 0, 1)
-        b_outdoors = pm.Normal("b_outdoors", 0, 1)
-        sd_area = pm.HalfNormal("sd_area", 1)
-        sd_plain = pm.HalfNormal("sd_plain", 1)
-        area = pm.ICAR("area", W=W)
-        plain = pm.Normal("plain", 0, 1, shape=36)
-        log_risk = intercept + b_outdoors * outdoors + sd_area * area + sd_plain * plain
-        pm.Poisson("cases", mu=pm.math.exp(np.log(expected) + log_risk), observed=cases)
-    return model
+    intercept = pm.Normal("intercept", 0, 1)
+    b_outdoors = pm.Normal("b_outdoors", 0, 1)
+    sd_area = pm.HalfNormal("sd_area", 1)
+    sd_plain = pm.HalfNormal("sd_plain", 1)
+    area = pm.ICAR("area", W=W)
+    plain = pm.Normal("plain", 0, 1, shape=36)
+    log_risk = intercept + b_outdoors * outdoors + sd_area * area + sd_plain * plain
+    pm.Poisson("cases", mu=pm.math.exp(np.log(expected) + log_risk), observed=cases)
 
 
-@case("latent process under a Bernoulli, two inputs, a length scale (old faithful)")
-def old_faithful_like() -> Any:
+@block("latent process under a Bernoulli, two inputs, a length scale (old faithful)")
+def old_faithful_like() -> None:
     rng = np.random.default_rng(109)
     long = rng.binomial(1, 0.6, size=50)
     X = np.column_stack([2.1 + 2.2 * long, 55 + 25 * long]) + rng.normal(size=(50, 2)) * [0.4, 6]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     y = ((long == 1) ^ (rng.uniform(size=50) < 0.08)).astype(int)
-    with pm.Model() as model:
-        ell = pm.InverseGamma("ell", 5, 5)
-        amplitude = pm.HalfNormal("amplitude", 2)
-        gp = pm.gp.Latent(cov_func=amplitude**2 * pm.gp.cov.Matern52(2, ls=ell))
-        f = gp.prior("f", X=X)
-        pm.Bernoulli("y", logit_p=f, observed=y)
-    return model
+    ell = pm.InverseGamma("ell", 5, 5)
+    amplitude = pm.HalfNormal("amplitude", 2)
+    gp = pm.gp.Latent(cov_func=amplitude**2 * pm.gp.cov.Matern52(2, ls=ell))
+    f = gp.prior("f", X=X)
+    pm.Bernoulli("y", logit_p=f, observed=y)
 
 
 @case("item responses with easiness and ability (Rasch), rows in long form")

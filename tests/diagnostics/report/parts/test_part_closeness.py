@@ -1,34 +1,21 @@
 """The report's verdict, closeness, evidence and leave-one-out: numbers, words, figures, notes."""
 
-import json
+from functools import partial
 
 import numpy as np
-import pytensor
 import pytest
+import quick
+from pages import section, written
 from synthetic_trees import gaussian_tree, replaced, without
 
 import ardvark as av
 from ardvark.diagnostics.report.parts import closeness as part_closeness
 from ardvark.diagnostics.report.parts import loo as part_loo
-from ardvark.diagnostics.report.report import report
 
 RNG = np.random.default_rng(5150)
 X = RNG.normal(size=(24, 3))
 LABEL = (X[:, 0] + 0.7 * RNG.normal(size=24) > 0).astype(int)
-
-
-def fit(model, method, **settings):
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        return av.fit(model, method, random_seed=1, progressbar=False, draws=500, **settings)
-
-
-def written(trees, folder, **settings):
-    path = report(trees, folder / "report.html", **settings)
-    return path.read_text("utf-8"), json.loads(path.with_suffix(".json").read_text("utf-8"))
-
-
-def section(page, name):
-    return page[page.index(f'<section id="{name}"') :].partition("</section>")[0]
+fit = partial(quick.fit, draws=500)
 
 
 @pytest.fixture(scope="module")

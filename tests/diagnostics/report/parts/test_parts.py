@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 import pytest
+from pages import section, written
 from synthetic_trees import replaced
 
 import ardvark as av
@@ -19,7 +20,6 @@ from ardvark.diagnostics.report.parts.calibration import calibration_figures, ca
 from ardvark.diagnostics.report.parts.convergence import convergence_part
 from ardvark.diagnostics.report.parts.predictions import predictions_part
 from ardvark.diagnostics.report.parts.sensitivity import sensitivity_part
-from ardvark.diagnostics.report.report import report
 from ardvark.inference.extend import top_of_prior
 
 RNG = np.random.default_rng(40)
@@ -47,10 +47,6 @@ def subsets():
 def facts(part, name):
     method = next(m for m in part["methods"] if m["name"] == name)
     return {f["what"]: f for f in method["facts"]}
-
-
-def section(page, name):
-    return page[page.index(f'<section id="{name}"') :].partition("</section>")[0]
 
 
 def test_every_method_tells_what_it_knows_of_itself(classes, subsets):
@@ -262,8 +258,7 @@ def test_the_shipped_record_is_whole_and_of_this_house():
 def test_the_sections_are_on_the_page(classes, subsets, tmp_path):
     for (model, trees), rows in ((classes, 40), (subsets, 50)):
         test = (X[50:], LABELS[50:]) if rows == 40 else None
-        path = report(trees, tmp_path / "report.html", model=model, test=test)
-        page = path.read_text("utf-8")
+        page, _ = written(trees, tmp_path, model=model, test=test)
         assert "could not be" not in page
         for name in ("convergence", "predictions", "sensitivity", "calibration"):
             assert "How to read this" in section(page, name)
@@ -275,8 +270,7 @@ def test_the_sections_are_on_the_page(classes, subsets, tmp_path):
 def test_a_regression_has_places_and_coverage_on_its_page(tmp_path):
     model = av.models.ard_regression(X[:50], TARGET[:50])
     trees = fitted(model, "laplace", "vb")
-    path = report(trees, tmp_path / "report.html", model=model)
-    numbers = json.loads(path.with_suffix(".json").read_text("utf-8"))
+    page, numbers = written(trees, tmp_path, model=model)
     scores = numbers["predictions"]["methods"][0]["scores"]
     assert {"rmse", "crps", "coverage_90"} <= set(scores) and 0.5 < scores["rmse"] < 1.2
-    assert "<svg" in section(path.read_text("utf-8"), "predictions")
+    assert "<svg" in section(page, "predictions")
