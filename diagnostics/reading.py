@@ -20,7 +20,6 @@ from ardvark.inference.sites.arrays import Array, Mask
 __all__ = [
     "SAMPLE_DIMS",
     "USER_GRAPH",
-    "WEIGHT_NAMES",
     "WITHOUT_WEIGHTS",
     "arviz",
     "constant_columns",
@@ -45,17 +44,13 @@ USER_GRAPH = "user graph"  # root attribute `model`: here those names may mean a
 def weight_variables(tree: xr.DataTree) -> tuple[str, ...]:
     """Names of the weight variables in the posterior, () if the tree has no such names."""
     posterior = tree["posterior"].data_vars
-    for names in (_listed(tree), _in_fit_group(tree)):
-        variables = tuple(dict.fromkeys(re.sub(r"\[.*\]$", "", name) for name in names))
+    for names in (json.loads(tree.attrs.get("weights", "[]")), _in_fit_group(tree)):
+        variables = tuple(dict.fromkeys(re.sub(r"\[.*\]$", "", str(name)) for name in names))
         if variables and all(name in posterior for name in variables):
             return variables
     if tree.attrs.get("model") == USER_GRAPH:
         return ()
     return tuple(name for name in WEIGHT_NAMES if name in posterior)
-
-
-def _listed(tree: xr.DataTree) -> list[str]:
-    return [str(name) for name in json.loads(tree.attrs.get("weights", "[]"))]
 
 
 def _in_fit_group(tree: xr.DataTree) -> list[str]:

@@ -26,8 +26,6 @@ from pytensor.gradient import disconnected_grad
 __all__ = [
     "LINKS",
     "log_cos_squared",
-    "log_ndtr",
-    "log_sigmoid",
     "logit",
     "observe",
     "probit",

@@ -49,8 +49,6 @@ from ardvark.models.likelihoods import LINKS, observe
 from ardvark.models.tables import warn
 
 __all__ = [
-    "CONSTANT",
-    "SampleFeatureCard",
     "gaussian",
     "sample_feature_classification",
     "sample_feature_regression",

@@ -56,8 +56,6 @@ from ardvark.models.likelihoods import LINKS, observe
 from ardvark.models.tables import warn
 
 __all__ = [
-    "SLABS",
-    "Slab",
     "SubsetCard",
     "log_subset_prior",
     "subset_classification",

@@ -120,10 +120,6 @@ class Board:
 class Table(Board):
     """A board that draws its rows on a terminal, and says nothing beside them."""
 
-    def start(self, name: str, how: str = "") -> None:
-        """A method begins; `how` says how long it may take."""
-        self.rows[name] = Row("fitting", how, started=time.monotonic())
-
     def __rich__(self) -> Any:
         """Draw the table as it is now."""
         from rich import box

@@ -269,22 +269,19 @@ def _whole(name: str, asked: _Asked, output: Output) -> dict[str, Any]:
     return {"exit_code": code, "lines": lines}
 
 
-class _Lines(io.TextIOBase):
+class _Lines(io.StringIO):
     """Standard output that keeps its lines, and passes them on as they come."""
 
     def __init__(self, echo: Any) -> None:
-        self.echo, self.text = echo, ""
-
-    def writable(self) -> bool:
-        return True
+        super().__init__()
+        self.echo = echo
 
     def write(self, text: str) -> int:
-        self.text += text
         if self.echo is not None:
             self.echo.write(text)
             if "\n" in text:
                 self.echo.flush()
-        return len(text)
+        return super().write(text)
 
     def flush(self) -> None:
         if self.echo is not None:
@@ -305,7 +302,7 @@ def _run(module: str, arguments: Sequence[str], echo: bool) -> tuple[Sequence[An
         code = 1
     finally:
         sys.argv = before
-    return [_parsed(line) for line in printed.text.splitlines()], code
+    return [_parsed(line) for line in printed.getvalue().splitlines()], code
 
 
 def _parsed(line: str) -> Any:

@@ -117,13 +117,10 @@ class Replicator:
     @property
     def by_arrays(self) -> bool:
         """Whether the approximation can be called without `fit`."""
-        kind = METHODS[self.method].kind
-        plain = self.settings.hyper is None and self.latent is not None
-        return plain and (kind == "vb" or (kind == "gaussian" and (self.hold or not self._free)))
-
-    @property
-    def _free(self) -> tuple[str, ...]:
-        return () if self.latent is None else self.latent.hyper
+        kind, latent = METHODS[self.method].kind, self.latent
+        if self.settings.hyper is not None or latent is None:
+            return False
+        return kind == "vb" or (kind == "gaussian" and (self.hold or not latent.hyper))
 
     def run(self, seed: np.random.SeedSequence) -> dict[str, Any]:
         """One replication, as plain numbers; a fit that fails says so in `failed`."""

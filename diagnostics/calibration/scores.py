@@ -45,7 +45,6 @@ from ardvark.models.inputs import as_inputs
 from ardvark.models.tables import as_array, as_frame
 
 __all__ = [
-    "Curve",
     "calibration_curve",
     "check_test",
     "crps_normal",

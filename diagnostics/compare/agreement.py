@@ -45,7 +45,6 @@ from ardvark.inference.samplers.chain_statistics import mcse_mean, mcse_sd
 from ardvark.inference.sites.arrays import Array
 
 __all__ = [
-    "CorrelationError",
     "Paired",
     "agreement",
     "correlation_error",

@@ -25,7 +25,6 @@ __all__ = [
     "KHAT_LIMITS",
     "MEAN_ERROR_LIMITS",
     "SD_RATIO_GOOD",
-    "SD_RATIO_USABLE",
     "conclusion",
     "in_words",
     "khat_in_words",

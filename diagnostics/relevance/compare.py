@@ -51,7 +51,6 @@ __all__ = [
     "Relevances",
     "batch_relevance",
     "compare_relevance",
-    "input_names",
     "moved",
     "read_relevances",
     "relevance_table",

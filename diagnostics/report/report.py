@@ -95,7 +95,11 @@ def report(
         The HTML file of the static report.
     """
     target = Path(path)
-    _check(trees, target, as_flag(interactive, "interactive"))
+    check_trees(trees)
+    check_target(target)
+    if as_flag(interactive, "interactive"):
+        require_plotly()
+        check_target(beside(target))
     as_flag(taddaa, "taddaa")
     require_same_data(trees)
     if model is not None:
@@ -120,14 +124,6 @@ def report(
         files[beside(target)] = render_interactive(case, header, parts, target.name)
     write(files)
     return target
-
-
-def _check(trees: Any, target: Path, interactive: bool) -> None:
-    check_trees(trees)
-    check_target(target)
-    if interactive:
-        require_plotly()
-        check_target(beside(target))
 
 
 def _attempt(make: Callable[[Case], Part], case: Case) -> Part:

@@ -26,19 +26,7 @@ from ardvark.errors import InputError
 from ardvark.models.checks import Seed, as_count, as_seed, non_negative, positive, positive_integer
 from ardvark.models.inputs import Array
 
-__all__ = [
-    "SIMULATORS",
-    "Simulated",
-    "Simulator",
-    "additive",
-    "friedman1",
-    "friedman2",
-    "friedman3",
-    "qi_synthetic",
-    "ripley",
-    "sin2d",
-    "sinc",
-]
+__all__ = ["SIMULATORS"]
 
 RIPLEY_MEANS = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])  # class, kernel, x
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
+import pytest
 import xarray as xr
 from arviz_stats import summary
 from model_variants import builder, samples
@@ -57,6 +58,17 @@ class Case:
     def logp(self) -> Callable[[dict[str, Any]], float]:
         """The joint log density of the graph, compiled once too."""
         return logp_of(self.build())
+
+
+@pytest.fixture(autouse=True)
+def cheap_compilation() -> Iterator[None]:
+    """For every test of a file that imports it."""
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+        yield
+
+
+def names(variables: Any) -> list[str]:
+    return [variable.name for variable in variables]
 
 
 def cases() -> Iterator[Case]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pymc as pm
 import pytensor
 import pytest
-from contracts import as_posterior, prior_tree
+from contracts import as_posterior, cheap_compilation, names, prior_tree  # noqa: F401
 from scipy import stats
 
 import ardvark as av
@@ -23,16 +23,6 @@ rng = np.random.default_rng(77)
 X = rng.normal(size=(20, 3))
 LABELS = np.where(X[:, 0] > np.median(X[:, 0]), "yes", "no")
 TARGET = 10 + 3 * X[:, 1] + rng.normal(size=20)
-
-
-@pytest.fixture(autouse=True)
-def cheap_compilation():
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        yield
-
-
-def names(variables):
-    return [variable.name for variable in variables]
 
 
 def test_the_graph_is_the_one_a_user_would_write():

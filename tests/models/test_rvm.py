@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
-from contracts import as_posterior, logp, prior_tree
+from contracts import as_posterior, cheap_compilation, logp, names, prior_tree  # noqa: F401
 from scipy import stats
 from scipy.spatial.distance import cdist
 
@@ -23,16 +23,6 @@ X = rng.normal(size=(N, 2))
 TARGET = 3 + np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=N)
 LABELS = np.where(X[:, 0] + 0.5 * rng.normal(size=N) > 0, "yes", "no")
 OPEN = {"width": av.RBF(width=None), "input_scale": av.RBF(width=None, per_input=True)}
-
-
-@pytest.fixture(autouse=True)
-def cheap_compilation():
-    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        yield
-
-
-def names(variables):
-    return [variable.name for variable in variables]
 
 
 def log_evidence(model, **settings):
