@@ -16,10 +16,10 @@ MOST_MARKS = 400  # of a scatter: more are a blot, and a large file
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (8, 3)), "-")
 
 
-def _panels(count: int, width: int = 3, height: float = 2.9) -> tuple[Figure, list[Any]]:
-    columns = min(count, width)
+def _panels(count: int) -> tuple[Figure, list[Any]]:
+    columns = min(count, 3)
     rows = math.ceil(count / columns)
-    figure = Figure(figsize=(9.0, 0.3 + height * rows))
+    figure = Figure(figsize=(9.0, 0.3 + 2.9 * rows))
     grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for axes in grid[count:]:
         axes.set_visible(False)

@@ -107,7 +107,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ARDVARK_CACHE") or pooch.os_cache("ardvark"))
 
 
-def fetch(name: str, *, progressbar: bool = False) -> Arrays:
+def fetch(name: str) -> Arrays:
     """Download a set of `REMOTE` (once), check it and give its arrays.
 
     Raises
@@ -125,7 +125,7 @@ def fetch(name: str, *, progressbar: bool = False) -> Arrays:
             known_hash=remote.file_sha256 and f"sha256:{remote.file_sha256}",
             fname=remote.file_name,
             path=cache_folder(),
-            downloader=pooch.HTTPDownloader(progressbar=progressbar, timeout=30),
+            downloader=pooch.HTTPDownloader(timeout=30),
         )
     except RequestException as error:
         raise OSError(

@@ -12,7 +12,7 @@ import for type checkers only counts for none but the layers.
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -145,18 +145,12 @@ class Imports(ast.NodeVisitor):
         for child in node.orelse:
             self.visit(child)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.AST) -> None:
         self.depth += 1
         self.generic_visit(node)
         self.depth -= 1
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self.visit_FunctionDef(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.depth += 1
-        self.generic_visit(node)
-        self.depth -= 1
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
 
 def read(root: Path) -> dict[str, Source]:
@@ -249,11 +243,7 @@ def layer_violations(sources: dict[str, Source]) -> Iterator[tuple[Source, int, 
                 and within(target, "pytensor.graph")
                 and not walks_graphs(name)
             ):
-                yield (
-                    source,
-                    line,
-                    f"{target} is for the graph layer only (see WALK_GRAPHS)",
-                )
+                yield source, line, f"{target} is for the graph layer only (see WALK_GRAPHS)"
             for package, above in ABOVE.items():
                 if within(name, package) and any(within(target, a) for a in above):
                     yield source, line, f"{package} must not import {target}"
@@ -298,11 +288,16 @@ def cycle_violations(sources: dict[str, Source]) -> Iterator[tuple[Source, int, 
         name: {i.target for i in source.loads if i.target in sources and i.target != name}
         for name, source in sources.items()
     }
+    if cycle := cycle_in(graph):
+        yield sources[cycle[0]], 1, "import cycle: " + " <- ".join(cycle)
+
+
+def cycle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        cycle: list[str] = error.args[1]
-        yield sources[cycle[0]], 1, "import cycle: " + " <- ".join(cycle)
+        return list(error.args[1])
+    return []
 
 
 def sub_packages(sources: dict[str, Source]) -> set[str]:
@@ -336,10 +331,7 @@ def package_graph(sources: dict[str, Source]) -> dict[str, dict[str, tuple[Sourc
 def package_violations(sources: dict[str, Source]) -> Iterator[tuple[Source, int, str]]:
     """No cycle among the sub-packages, not even by an import inside a function."""
     graph = package_graph(sources)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        cycle: list[str] = error.args[1]
+    if cycle := cycle_in(graph):
         source, line = graph[cycle[1]][cycle[0]]
         yield source, line, "cycle of sub-packages: " + " <- ".join(cycle)
 
