@@ -31,74 +31,60 @@ CLEAN = {
     "diagnostics/compare/table.py": "def f():\n    from ardvark.diagnostics.report import report",
 }
 
+ARRAYS = "inference/sites/model.py"
+CHECKS = "models/checks.py"
+FIT = "inference/fit.py"
+ARD = "models/ard.py"
+REPORT = "diagnostics/report/report.py"
+EXECUTOR = "inference/running/executor.py"
 PLANTED = {
     "pymc in the array layer": ("inference/laplace.py", "import pymc as pm", "array layer"),
-    "in a function": (
-        "inference/sites/model.py",
-        "def f():\n    import xarray as xr",
-        "array layer",
-    ),
-    "by name": ("inference/sites/model.py", "f = __import__('pandas')", "array layer"),
-    "a part of arviz": (
-        "inference/sites/model.py",
-        "from arviz_base import from_dict",
-        "array layer",
-    ),
+    "in a function": (ARRAYS, "def f():\n    import xarray as xr", "array layer"),
+    "by name": (ARRAYS, "f = __import__('pandas')", "array layer"),
+    "a part of arviz": (ARRAYS, "from arviz_base import from_dict", "array layer"),
     "through another module": (
-        "inference/sites/model.py",
+        ARRAYS,
         "from ardvark.models.ard import build",
         "importing ardvark.inference.sites.model would load pymc",
     ),
-    "walks a graph": (
-        "inference/fit.py",
-        "from pytensor.graph.basic import Constant",
-        "graph layer",
-    ),
-    "graph by its parent": ("inference/fit.py", "from pytensor import graph", "graph layer"),
-    "models see inference": ("models/ard.py", "from ardvark.inference.fit import fit", "ard.py:4"),
-    "models see a public name": ("models/ard.py", "from ardvark import fit", "inference.fit"),
-    "models see the root": ("models/ard.py", "import ardvark as av", "not the root"),
-    "models see diagnostics": (
-        "models/ard.py",
-        "import ardvark.diagnostics.report.report",
-        "diagnostics",
-    ),
+    "walks a graph": (FIT, "from pytensor.graph.basic import Constant", "graph layer"),
+    "graph by its parent": (FIT, "from pytensor import graph", "graph layer"),
+    "models see inference": (ARD, "from ardvark.inference.fit import fit", "ard.py:4"),
+    "models see a public name": (ARD, "from ardvark import fit", "inference.fit"),
+    "models see the root": (ARD, "import ardvark as av", "not the root"),
+    "models see diagnostics": (ARD, "import ardvark.diagnostics.report.report", "diagnostics"),
     "inference sees diagnostics": (
-        "inference/fit.py",
+        FIT,
         "def f():\n    from ardvark.diagnostics import report",
         "must not import ardvark.diagnostics",
     ),
     "inference sees the steps": (
-        "inference/fit.py",
+        FIT,
         "from ardvark.steps import EPStep",
         "must not import ardvark.steps",
     ),
     "diagnostics see the estimators": (
-        "diagnostics/report/report.py",
+        REPORT,
         "def f():\n    from ardvark.sklearn import RVR",
         "must not import ardvark.sklearn",
     ),
     "cycle of sub-packages by an import in a function": (
-        "diagnostics/report/report.py",
+        REPORT,
         "def f():\n    from ardvark.diagnostics.compare.table import f",
         "cycle of sub-packages: ardvark.diagnostics.",
     ),
-    "cycle": ("inference/sites/model.py", "from ardvark.inference import laplace", "import cycle"),
-    "pickle": ("models/checks.py", "import pickle", "can run code"),
-    "joblib": ("models/checks.py", "from joblib import load", "can run code"),
-    "joblib at the executor": (
-        "inference/running/executor.py",
-        "from joblib import load",
-        "can run code",
-    ),
+    "cycle": (ARRAYS, "from ardvark.inference import laplace", "import cycle"),
+    "pickle": (CHECKS, "import pickle", "can run code"),
+    "joblib": (CHECKS, "from joblib import load", "can run code"),
+    "joblib at the executor": (EXECUTOR, "from joblib import load", "can run code"),
     "a file at the executor": (
-        "inference/running/executor.py",
+        EXECUTOR,
         "import cloudpickle\ncloudpickle.load(open('x'))",
         "cloudpickle.load can run code",
     ),
-    "cloudpickle": ("models/checks.py", "import cloudpickle", "can run code"),
-    "numpy pickle": ("models/checks.py", "np.load('x', allow_pickle=True)", "allow_pickle"),
-    "pandas pickle": ("models/checks.py", "pd.read_pickle('x')", "pickle"),
+    "cloudpickle": (CHECKS, "import cloudpickle", "can run code"),
+    "numpy pickle": (CHECKS, "np.load('x', allow_pickle=True)", "allow_pickle"),
+    "pandas pickle": (CHECKS, "pd.read_pickle('x')", "pickle"),
     "heavy root": ("ardvark/__init__.py", "import numpy", "importing ardvark would load numpy"),
     "heavy cli": ("ardvark/commands/cli.py", "from ardvark.models import ard", "would load pymc"),
 }
