@@ -14,6 +14,7 @@ from ardvark.diagnostics.report.parts import loo as part_loo
 
 RNG = np.random.default_rng(5150)
 X = RNG.normal(size=(24, 3))
+TWO = ("laplace", "nuts")
 LABEL = (X[:, 0] + 0.7 * RNG.normal(size=24) > 0).astype(int)
 fit = partial(quick.fit, draws=500)
 
@@ -81,10 +82,7 @@ def test_few_rows_are_refitted_and_stand_on_one_axis(page):
 
 def test_without_a_model_the_notes_say_what_is_missing(tmp_path):
     rng = np.random.default_rng(1)
-    trees = {
-        "laplace": gaussian_tree(rng, np.zeros(3), np.ones(3), draws=200),
-        "nuts": gaussian_tree(rng, np.zeros(3), np.ones(3), method="nuts", draws=200),
-    }
+    trees = {m: gaussian_tree(rng, np.zeros(3), np.ones(3), method=m, draws=200) for m in TWO}
     html, numbers = written(trees, tmp_path)
     assert "no bridge sampling" in " ".join(numbers["evidence"]["notes"])
     assert "No model was given" in section(html, "evidence")
@@ -117,10 +115,7 @@ def test_a_failed_figure_is_a_note(tmp_path, monkeypatch):
     monkeypatch.setattr(part_closeness, "_overlay", broken)
     monkeypatch.setattr(part_loo, "draw_loo", broken)
     rng = np.random.default_rng(3)
-    trees = {
-        "laplace": gaussian_tree(rng, np.zeros(3), np.ones(3), draws=200),
-        "nuts": gaussian_tree(rng, np.zeros(3), np.ones(3), method="nuts", draws=200),
-    }
+    trees = {m: gaussian_tree(rng, np.zeros(3), np.ones(3), method=m, draws=200) for m in TWO}
     html, numbers = written(trees, tmp_path)
     assert "The figure “densities against nuts” could not be drawn" in section(html, "closeness")
     assert "The figure “loo” could not be drawn" in section(html, "loo")

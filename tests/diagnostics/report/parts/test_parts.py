@@ -140,7 +140,7 @@ def test_only_the_top_of_the_prior_is_scaled(classes):
 
 
 def test_a_prior_that_rules_and_one_that_does_not(caplog):
-    """Known truth: with precision 4000 the prior is the answer, with 0.01 the data are."""
+    """Known truth: with precision 400 the prior is the answer, with 0.01 the data are."""
     levels = {}
     for alpha in (400.0, 0.01):
         model = av.models.ard_regression(X, TARGET, alpha=np.full(4, alpha), noise=0.7)
@@ -193,11 +193,15 @@ def write_record(path, entries, **changes):
     return path
 
 
+def read_from(path, monkeypatch):
+    for place in (calibration_record, records_of):
+        monkeypatch.setattr(place, "__defaults__", (path,))
+
+
 def test_the_record_is_shown_with_its_sum(classes, tmp_path, monkeypatch):
     narrow = ENTRY | {"method": "vb", "coverage_90": 0.7, "calibrated": False}
     path = write_record(tmp_path / "record.json", [ENTRY, narrow, ENTRY | {"model": "other"}])
-    for place in (calibration_record, records_of):
-        monkeypatch.setattr(place, "__defaults__", (path,))
+    read_from(path, monkeypatch)
     case = Case(classes[1], None, classes[0])
     part = calibration_part(case)
     assert len(part["entries"]) == 2 and part["level"] == "warn"
@@ -217,8 +221,7 @@ def test_few_replications_do_not_condemn_a_method(classes, tmp_path, monkeypatch
     many = few | {"coverage_90_se": 0.005, "replications": 3600}
     for entry, level in ((few, "good"), (many, "warn")):
         path = write_record(tmp_path / "record.json", [entry])
-        for place in (calibration_record, records_of):
-            monkeypatch.setattr(place, "__defaults__", (path,))
+        read_from(path, monkeypatch)
         part = calibration_part(Case(classes[1], None, classes[0]))
         assert part["level"] == level and part["near"] == [level == "good"]
 
