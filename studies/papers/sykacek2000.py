@@ -401,7 +401,7 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.tables:
         write_tables(Store(store_folder(asked.store)))
     if asked.rivals:
-        lines = [json.dumps(line) for line in rivals(Store(asked.store))]
+        lines = [json.dumps(line) for line in rivals(Store(store_folder(asked.store)))]
         print("\n".join(lines) or f"no split in {asked.store} has been run by both")  # noqa: T201
     for name in (asked.names or SETS) if asked.speed else ():
         for proposals in ("data", "prior"):
