@@ -105,9 +105,10 @@ def run_tasks[T, R](
     if where is not None:
         return _elsewhere(work, tasks, where, report)
     results = []
-    for number, task in enumerate(tasks):
-        results.append(_single_threaded(work, task))
-        report(number, results[-1])
+    with threadpool_limits(1, "blas"):  # once: it takes as long as a small fit
+        for number, task in enumerate(tasks):
+            results.append(work(task))
+            report(number, results[-1])
     return results
 
 
