@@ -132,8 +132,17 @@ def _machines() -> None:
     )
 
 
+def _graphs() -> None:
+    """Mostly a matrix product: half a minute, which PyTensor keeps for all graphs."""
+    import ardvark as av
+
+    X, t, _ = _data()
+    _fit(av.models.ard_regression(X, t), av.NUTS(tune=20, compiled=True))
+
+
 PROBLEMS: dict[str, Callable[[], None]] = {  # the longest first
     "weights": _weights,
+    "graphs": _graphs,
     "mixtures": _mixtures,
     "subsets": _subsets,
     "machines": _machines,
