@@ -355,6 +355,7 @@ def test_a_killed_run_ends_in_the_same_answer(kind, first, csv, tmp_path):
     child = start(command(kind, csv, killed, 50))
     try:
         wait_for(killed / first)
+        assert (killed / first).exists()
     finally:
         child.kill()
         child.communicate()
