@@ -213,7 +213,7 @@ def test_the_exact_posterior_is_accepted_and_sds_a_fifth_too_small_are_not(repli
 
 
 def test_ep_of_a_probit_is_calibrated_at_its_hyperparameters():
-    tree = av.sbc(probit(), "ep", 300, random_seed=1)  # as many show that VB is narrow
+    tree = av.sbc(probit(), "ep", 300, random_seed=1)  # 200 show that VB is narrow
     table = av.diagnostics.sbc_summary(tree)
     assert table["calibrated"].all() and (table["bias"] == "").all()
     assert {"bias", "w[x0]", "log_prior", "log_likelihood", "first_predictor"} <= set(table.index)
@@ -222,7 +222,7 @@ def test_ep_of_a_probit_is_calibrated_at_its_hyperparameters():
 
 
 def test_vb_of_a_probit_is_called_narrow():
-    table = av.diagnostics.sbc_summary(av.sbc(probit(), av.VB(), 300, random_seed=2))
+    table = av.diagnostics.sbc_summary(av.sbc(probit(), av.VB(), 200, random_seed=2))
     assert not table.loc["w[x0]", "calibrated"] and table.loc["w[x0]", "coverage_90"] < 0.85
     assert table.loc["alpha[x1]", "coverage_90"] > 0.8
 
