@@ -31,31 +31,16 @@ class Run(NamedTuple):
 class Facts:
     """How a posterior was made, and its problems; the root attributes of its tree.
 
-    Parameters
-    ----------
-    hyper
-        What became of the hyperparameters: "posterior", "fixed", "evidence", ...
-    weights
-        Names of the variables that are weights.
-    caption
-        What a reader of the posterior must know; empty if it is the posterior of the whole model.
-    problems
-        Why the fit has not converged, in words and numbers: none if it has.
-    caution
-        A warning about accuracy that says nothing about convergence.
-    sampler
-        Numbers of a Markov chain.
-    extra
-        Attributes of one method or family alone.
+    A `caption` says what a reader must know of a posterior that is not the whole model's.
     """
 
-    hyper: str
-    weights: Sequence[str] = ()
+    hyper: str  # what became of the hyperparameters: "posterior", "fixed", "evidence", ...
+    weights: Sequence[str] = ()  # names
     caption: str = ""
-    problems: Sequence[str] = ()
-    caution: str = ""
-    sampler: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    problems: Sequence[str] = ()  # why the fit has not converged, in words and numbers
+    caution: str = ""  # about accuracy; says nothing about convergence
+    sampler: Mapping[str, Any] = field(default_factory=dict)  # numbers of a Markov chain
+    extra: Mapping[str, Any] = field(default_factory=dict)  # of one method or family alone
 
     @property
     def converged(self) -> bool:

@@ -128,26 +128,20 @@ def sequential_ard(
         Maps a model and a fit to start from (or None) to a Gaussian fit.
     optimised
         Weights whose precision is free (all by default). The others keep theirs, and their place.
-    start
-        Optimised weights that are active at first; by default none, so that the first step adds
-        the one with the largest gain, from sites expanded at the offset and the fixed weights.
-    start_precision
-        Precision of those weights; None = the model's own.
-    tolerance
-        Stop when no single change gains more (nats).
-    max_steps
-        Changes before the result is returned with `converged=False`.
+    start, start_precision
+        Optimised weights that are active at first (by default none), and their precision (None:
+        the model's own).
+    tolerance, max_steps
+        Stop when no single change gains more (nats); after so many changes not converged.
     bounds
         Least and largest precision; beyond the largest a weight is deleted. None: `BOUNDS` in
-        units of the data (`precision_bounds`), so that nothing depends on units.
+        units of the data (`precision_bounds`).
     rule
-        The approximation with its gradient. With it the steps follow the true slope of the
-        evidence, each is accepted by the evidence itself, and the end is stationary in all
-        precisions together (`gradient.py`); without, sites are taken as fixed.
+        The approximation with its gradient: steps then follow the true slope of the evidence, each
+        is accepted by the evidence itself, and the end is stationary in all precisions together
+        (`gradient.py`). Without it sites are taken as fixed.
     runs
         `run_of_steps` of the approximation, which makes many of the same steps in one call.
-    tick
-        Called after each step, or run of them.
     """
     free = np.ones(model.mean.size, bool) if optimised is None else np.asarray(optimised, bool)
     precision = start_precisions(model, free, start, start_precision)

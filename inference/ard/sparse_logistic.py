@@ -78,14 +78,10 @@ def sparse_logistic(
         Phi, made when it is needed.
     signs
         Targets of +1 and -1, (N,) each. They share every pass over the columns.
-    tolerance
-        Stop when no single change gains more (nats).
-    max_steps
-        Changes of one target before its search ends with `converged=False`.
+    tolerance, max_steps
+        As in `sequential_ard`, for each target.
     pool
         Candidates in a walk.
-    tick
-        Called after each pass.
     """
     scale = _mean_squares(columns)
     searches = [_Search(columns, np.asarray(s, float), scale, tolerance, max_steps) for s in signs]

@@ -55,10 +55,8 @@ def ascend(
 
     Parameters
     ----------
-    rows
-        The likelihood with its starting values (`GaussianRows`, `LogisticRows`).
-    prior
-        Gamma(a, b) of every precision.
+    rows, prior
+        The likelihood with its starting values; Gamma(a, b) of every precision.
     alpha_w, alpha_lam
         Given precisions, inf = not in the model; without them they are inferred.
     watch

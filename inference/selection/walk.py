@@ -150,17 +150,11 @@ def forward(
 
     Parameters
     ----------
-    order
-        Features from the best to the worst.
-    most
-        How many features at most; all by default.
-    significance
-        Standard errors of a paired difference that count as worse.
+    most, significance, beyond
+        As in `select_features`.
     patience
         End when this many features have been added without a gain to the smallest set that is as
         good as the best; None: end where table 1 does.
-    beyond
-        Go on to `most`, for the picture.
     """
     subsets: list[Index] = []
     scores: list[Score] = []

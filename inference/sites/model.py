@@ -25,26 +25,15 @@ LEAST_NOISE = 1e-5  # of the target's root mean square: a perfect fit has no bes
 class SiteModel:
     """A Gaussian block times scalar sites, at given hyperparameters.
 
-    Parameters
-    ----------
-    mean
-        Prior mean m0 (d,).
-    projection, offset
-        A (N, d) and o (N,) of the predictor eta = A w + o.
-    sites
-        The likelihood of each row as a function of its eta.
-    precision
-        Diagonal prior precision (d,); inf switches the weight off: it stays at its prior mean.
-    covariance
-        Dense prior covariance (d, d). Exactly one of the two is given.
+    Exactly one of `precision` and `covariance` is given.
     """
 
-    mean: Array
-    projection: Array
-    offset: Array
-    sites: Sites
-    precision: Array | None = None
-    covariance: Array | None = None
+    mean: Array  # m0 (d,)
+    projection: Array  # A (N, d) ...
+    offset: Array  # ... and o (N,) of the predictor eta = A w + o
+    sites: Sites  # the likelihood of each row as a function of its eta
+    precision: Array | None = None  # (d,); inf switches the weight off: it stays at its prior mean
+    covariance: Array | None = None  # (d, d)
 
     def __post_init__(self) -> None:
         """Refuse shapes that do not fit and precisions that are not positive."""

@@ -86,19 +86,12 @@ def condition(
 class Posterior(ABC):
     """N(w) given Gaussian sites exp(-tau eta^2 / 2 + nu eta).
 
-    Attributes
-    ----------
-    mean, marginal_variance : (d,), covariance : (d, d)
-        Of the weights; an inactive weight has its prior mean and variance 0.
-    eta_mean, eta_variance : (N,)
-        Of the predictor.
-    cross_covariance : (N, d)
-        Between predictor and weights, A V.
-    half_log_det : float
-        1/2 log |I + K T|.
+    An inactive weight has its prior mean and variance 0.
     """
 
-    half_log_det: float
+    mean: Array  # (d,)
+    eta_mean: Array  # (N,)
+    half_log_det: float  # 1/2 log |I + K T|
 
     def __init__(self, prior: Prior, site_precision: Array, site_shift: Array) -> None:
         self.prior = prior

@@ -31,18 +31,10 @@ __all__ = ["SoftmaxSites"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SoftmaxSites:
-    """Softmax over the K predictors of each row.
+    """Softmax over the K predictors of each row."""
 
-    Parameters
-    ----------
-    counts
-        t (N, K).
-    constant
-        c (N,): the multinomial coefficient, 0 for one class of K.
-    """
-
-    counts: Array
-    constant: Array
+    counts: Array  # t (N, K)
+    constant: Array  # c (N,): the multinomial coefficient, 0 for one class of K
 
     def _rows(self, eta: Array) -> Array:
         return eta.reshape((*eta.shape[:-1], *self.counts.shape))

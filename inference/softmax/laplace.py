@@ -140,12 +140,7 @@ def fit_multinomial(
 ) -> MultinomialFit:
     """Find the mode by Newton with backtracking, from `start` (K, d) or from zero.
 
-    Parameters
-    ----------
-    tolerance
-        Stop when a step promises less than this, relative to 1 + |psi|.
-    space
-        "weights", "functions", or "auto": the cheaper one.
+    It ends when a step promises less than the tolerance, relative to 1 + |psi|.
     """
     if space not in SPACES:
         raise ValueError(f"space must be one of {', '.join(SPACES)}; found {space!r}")

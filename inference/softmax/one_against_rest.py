@@ -53,11 +53,9 @@ def sparse_machines(
     positive
         The rows of the positive class, for each machine.
     rule
-        Settings that approximate: `Laplace()`, `EP()`.
+        `Laplace()` or `EP()`.
     start
         Precisions of each machine to start from, inf = out; by default all are out. For a table.
-    link, tolerance, max_steps, tick
-        As in `sequential_ard`.
     """
     signs = [np.where(rows, 1.0, -1.0) for rows in positive]
     search: dict[str, Any] = {"tolerance": tolerance, "max_steps": max_steps, "tick": tick}

@@ -34,34 +34,18 @@ FEW = 64  # columns for which no order is worth a search
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Everything about J'WJ that the numbers do not change.
+    """Everything about J'WJ that the numbers do not change."""
 
-    Parameters
-    ----------
-    order
-        Which column of J is eliminated at each step.
-    row, column
-        Rows of J, as `csr_array` has them, with columns by their step and sorted.
-    rearranged
-        Where each entry of these rows is in J's own.
-    start, index
-        Upper triangle of P by columns.
-    places
-        Entry of P for each pair of entries in a row.
-    parent, begin, rows
-        Elimination tree, and the rows of L in its sparse columns.
-    """
-
-    order: Index
-    row: Index
-    column: Index
-    rearranged: Index
-    start: Index
-    index: Index
-    places: Index
-    parent: Index
-    begin: Index
-    rows: Index
+    order: Index  # which column of J is eliminated at each step
+    row: Index  # rows of J, as `csr_array` has them ...
+    column: Index  # ... with columns by their step and sorted
+    rearranged: Index  # where each entry of these rows is in J's own
+    start: Index  # upper triangle of P by columns: where each begins ...
+    index: Index  # ... and its rows
+    places: Index  # entry of P for each pair of entries in a row
+    parent: Index  # elimination tree
+    begin: Index  # sparse columns of L: where each begins ...
+    rows: Index  # ... and its rows
 
     @property
     def sparse(self) -> int:

@@ -138,27 +138,16 @@ def _dense_columns(pattern: Any, short: Any, d: int) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseModel(SiteModel):
-    """A Gaussian block times scalar sites, as sparse rows.
+    """A Gaussian block times scalar sites, as sparse rows: m of the prior, then the predictor's.
 
-    Parameters
-    ----------
-    mean, projection, offset, sites
-        As of any `SiteModel`; the projection A (N, d), a `csr_array`, is the last N rows of J.
-    rows, shift
-        J (m + N, d) and k (m + N,): first the m rows of the prior, then those of the predictor.
-    weight
-        q (m,), the precisions of the rows of the prior.
-    half_log_det
-        1/2 log |P0| of the prior precision P0.
-    layout
-        What is sparse in J.
+    The projection A (N, d), a `csr_array`, is the last N rows of J.
     """
 
-    rows: Any = None
-    shift: Array = field(default_factory=lambda: np.zeros(0))
-    weight: Array = field(default_factory=lambda: np.zeros(0))
-    half_log_det: float = 0.0
-    layout: Any = None
+    rows: Any = None  # J (m + N, d)
+    shift: Array = field(default_factory=lambda: np.zeros(0))  # k (m + N,)
+    weight: Array = field(default_factory=lambda: np.zeros(0))  # q (m,): the prior's precisions
+    half_log_det: float = 0.0  # 1/2 log |P0| of the prior precision P0
+    layout: Any = None  # what is sparse in J
 
     def __post_init__(self) -> None:
         """Refuse shapes that do not fit and weights that are not finite.

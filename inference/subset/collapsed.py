@@ -77,15 +77,9 @@ def sample_collapsed(
 ) -> list[Store]:
     """Sample a regression, or a probit through its latent utilities.
 
-    Parameters
-    ----------
-    plan
-        Sweeps thrown away, draws kept, sweeps for each draw.
-    jumps
-        Inputs that may change sides in a sweep; None: as many as there are inputs. With each 16
-        goes one exchange, up to 8 of them.
-    threads
-        Chains at a time; the draws do not depend on it.
+    `plan` is a `Plan`. `jumps` inputs may change sides in a sweep (None: as many as there are
+    inputs); with each 16 goes one exchange, up to 8 of them. `threads` chains run at a time: the
+    draws do not depend on it.
     """
     data = problem.products
     replaces = problem.probit and data.A.shape[1] <= MOST_LIKE

@@ -21,17 +21,9 @@ __all__ = ["Bound"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The Gaussian of mean-field VB at fixed hyperparameters.
+    """The Gaussian of mean-field VB at fixed hyperparameters."""
 
-    Parameters
-    ----------
-    tolerance
-        Stop when no eta moves by more than this many of its standard deviations.
-    max_iterations
-        Rounds before the fit is returned with `converged=False`.
-    """
-
-    tolerance: float = 1e-3
+    tolerance: float = 1e-3  # of each eta's mean, in its standard deviations
     max_iterations: int = 50
 
     def approximate(self, model: SiteModel, warm: GaussianFit | None = None) -> GaussianFit:

@@ -170,14 +170,8 @@ def ascend_linear(
 ) -> LinearFit:
     """Coordinate ascent from several starts; the end with the best ELBO.
 
-    Parameters
-    ----------
-    arrays
-        Prior mean, projection and offset; its precision and sites are not looked at.
-    rows
-        The likelihood with its starting values.
-    watch
-        Called with the name of each block and the state after its update.
+    Precision and sites of `arrays` are not looked at: `plan` and `rows` have them. `watch` is
+    called with the name of each block and the state after its update.
     """
     fits = []
     for first in _FIRST[:starts]:
