@@ -25,16 +25,9 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 
 __all__ = ["Base", "base_of", "described", "is_member_kind", "kind", "locations_and_rest"]
 
-_QUADRATIC = {
-    "RandomWalkRV",
-    "AutoRegressiveRV",
-    "CARRV",
-    "ICARRV",
-    "MatrixNormalRV",
-    "KroneckerNormalRV",
-}
 _SERIES = {"RandomWalkRV", "AutoRegressiveRV"}
 _UNNORMALISED = {"ICARRV", "CARRV"}
+_QUADRATIC = {*_SERIES, *_UNNORMALISED, "MatrixNormalRV", "KroneckerNormalRV"}
 _NORMAL = {"NormalRV", "MvNormalRV"}
 _FLAT_SD = 1e3  # of the base under a flat prior; it cancels
 # kind → place of the location among the parameters, and the sd of the base from all of them.
