@@ -4,7 +4,6 @@ Different starts reach different optima; the end with the best bound of the whol
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,8 +61,20 @@ def ascend(
     watch
         Called with the name of each block and the state after its update.
     """
+
+    def run(ascent: Ascent, start: str) -> BilinearFit:
+        sizes = list[tuple[int, int]]()
+
+        def told(number: int, bound: float) -> None:
+            sizes.append((len(ascent.state.samples), len(ascent.state.features)))
+            tick(f"start {start}, sweep {number}, ELBO {bound:.6g}, {sizes[-1][0]} samples, "
+                 f"{sizes[-1][1]} features")  # fmt: skip
+
+        found = climb(ascent, pruning, tolerance, max_sweeps, told)
+        end, whole = (found.converged, found.gain), ascent.whole_bound()
+        return BilinearFit(ascent.state, found.elbo, np.array(sizes), *end, start, whole, {})
+
     rng = np.random.default_rng(random_seed)
-    run = partial(_run, pruning=pruning, tolerance=tolerance, max_sweeps=max_sweeps, tick=tick)
     fits = []
     for name, mean in _starts(basis.shape[1], starts, rng):
         state = first_state(basis.shape, mean, rows, alpha_w, alpha_lam)
@@ -114,34 +125,6 @@ def first_state(
 def _narrow(mean: Array) -> GaussianBlock:
     size = len(mean)
     return GaussianBlock(mean, _START_SD * np.eye(size), size * float(np.log(_START_SD)))
-
-
-def _run(
-    ascent: Ascent,
-    start: str,
-    pruning: Pruning | None,
-    tolerance: float,
-    max_sweeps: int,
-    tick: Tick,
-) -> BilinearFit:
-    sizes = list[tuple[int, int]]()
-
-    def told(number: int, bound: float) -> None:
-        sizes.append((len(ascent.state.samples), len(ascent.state.features)))
-        tick(f"start {start}, sweep {number}, ELBO {bound:.6g}, {sizes[-1][0]} samples, "
-             f"{sizes[-1][1]} features")  # fmt: skip
-
-    found = climb(ascent, pruning, tolerance, max_sweeps, told)
-    return BilinearFit(
-        ascent.state,
-        found.elbo,
-        np.array(sizes),
-        found.converged,
-        found.gain,
-        start,
-        ascent.whole_bound(),
-        {},
-    )
 
 
 def _whole(ascent: Ascent, state: State) -> Ascent:

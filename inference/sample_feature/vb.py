@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ardvark.inference.sample_feature.moments import moments_of
-from ardvark.inference.sites.arrays import Array, Index, Mask
+from ardvark.inference.sites.arrays import Array, Index
 from ardvark.inference.vb.blocks import (
     Gamma,
     GaussianBlock,
@@ -242,10 +242,6 @@ class Ascent(Climber):
         keep_lam = _share(self.state.lam, pruning) >= pruning.threshold
         if keep_w.all() and keep_lam.all():
             return False
-        self._keep(keep_w, keep_lam)
-        return True
-
-    def _keep(self, keep_w: Mask, keep_lam: Mask) -> None:
         state = self.state
         self.state = State(
             state.w.kept(keep_w),
@@ -257,6 +253,7 @@ class Ascent(Climber):
             state.features[keep_lam],
         )
         self._look_again()
+        return True
 
 
 def _share(q: GaussianBlock, pruning: Pruning) -> Array:

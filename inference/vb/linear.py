@@ -173,28 +173,21 @@ def ascend_linear(
     Precision and sites of `arrays` are not looked at: `plan` and `rows` have them. `watch` is
     called with the name of each block and the state after its update.
     """
+
+    def run(ascent: _Ascent) -> LinearFit:
+        def told(number: int, bound: float) -> None:
+            tick(f"sweep {number}, ELBO {bound:.6g}, {int(ascent.active.sum())} weights")
+
+        found = climb(ascent, pruning, tolerance, max_sweeps, told)
+        return LinearFit(ascent.state, ascent.active, *found, ())
+
     fits = []
     for first in _FIRST[:starts]:
         ascent = _Ascent(arrays, plan, rows, first, watch)
-        fit = _run(ascent, pruning, tolerance, max_sweeps, tick)
+        fit = run(ascent)
         if pruning is not None and pruning.reversible and not fit.active.all():
             ascent.active = (plan.group >= 0) | np.isfinite(plan.given)
-            again = _run(ascent, pruning, tolerance, max_sweeps, tick)
-            fit = max((fit, again), key=lambda end: end.elbo[-1])
+            fit = max((fit, run(ascent)), key=lambda end: end.elbo[-1])
         fits.append(fit)
     best = max(fits, key=lambda fit: fit.elbo[-1])
     return best._replace(ends=tuple(float(fit.elbo[-1]) for fit in fits))
-
-
-def _run(
-    ascent: _Ascent,
-    pruning: Pruning | None,
-    tolerance: float,
-    max_sweeps: int,
-    tick: Tick,
-) -> LinearFit:
-    def told(number: int, bound: float) -> None:
-        tick(f"sweep {number}, ELBO {bound:.6g}, {int(ascent.active.sum())} weights")
-
-    found = climb(ascent, pruning, tolerance, max_sweeps, told)
-    return LinearFit(ascent.state, ascent.active, *found, ())
