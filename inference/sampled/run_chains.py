@@ -12,7 +12,6 @@ of them run at a time.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -234,38 +233,23 @@ def _chains_in_python(
     small = min(latent.n_weights, len(latent.affine_map(latent.initial_theta())[1])) < SMALL
     with threadpool_limits(1, "blas") if small else nullcontext():
         for rng in streams:
-
-            def look(done: int, before: int = each * len(run)) -> None:
-                tick(f"sweep {before + done} of {total}", (before + done) / total)
-
-            run.append(_sweep_in_python(latent, rule, hyper, draws, rng, sweep, look))
+            theta = sweep.start(rng)
+            w = latent.prior(theta)[0]
+            weights, trials = np.empty((draws, latent.n_weights)), np.empty(draws, np.int64)
+            kept: dict[str, list[Array]] = {name: [] for name in latent.hyper}
+            for i in range(-hyper.tune, draws):
+                model = latent.at(theta)
+                q, _ = approximate_or_prior(rule, model)
+                moved = move_block(model, q, w, rng, hyper.kernel, FREEDOM)
+                w = moved.weights
+                theta = sweep.move(w, theta, rng)
+                if i >= 0:
+                    weights[i] = w
+                    trials[i] = moved.trials if hyper.kernel == "elliptical" else moved.moved
+                    for name, value in theta.items():
+                        kept[name].append(value)
+                if i % LOOK_EVERY == 0:
+                    done = each * len(run) + i + hyper.tune
+                    tick(f"sweep {done} of {total}", done / total)
+            run.append((weights, {name: np.array(kept[name]) for name in kept}, trials))
     return run
-
-
-def _sweep_in_python(
-    latent: LatentGaussian,
-    rule: Approximation,
-    hyper: Sampled,
-    draws: int,
-    rng: np.random.Generator,
-    sweep: ThetaSweep,
-    look: Callable[[int], None],
-) -> Chain:
-    theta = sweep.start(rng)
-    w = latent.prior(theta)[0]
-    weights, trials = np.empty((draws, latent.n_weights)), np.empty(draws, np.int64)
-    kept: dict[str, list[Array]] = {name: [] for name in latent.hyper}
-    for i in range(-hyper.tune, draws):
-        model = latent.at(theta)
-        q, _ = approximate_or_prior(rule, model)
-        moved = move_block(model, q, w, rng, hyper.kernel, FREEDOM)
-        w = moved.weights
-        theta = sweep.move(w, theta, rng)
-        if i >= 0:
-            weights[i] = w
-            trials[i] = moved.trials if hyper.kernel == "elliptical" else moved.moved
-            for name, value in theta.items():
-                kept[name].append(value)
-        if i % LOOK_EVERY == 0:
-            look(i + hyper.tune)
-    return weights, {name: np.array(values) for name, values in kept.items()}, trials
