@@ -86,7 +86,7 @@ def bridge(
             target.log_density,
             draws,
             np.random.default_rng(as_seed(random_seed)),
-            effective=_independent if kind == "iid" else _effective,
+            effective=(lambda draws: float(draws.size)) if kind == "iid" else _effective,
             warp=warp,
             orders=orders,
         )
@@ -96,10 +96,6 @@ def bridge(
     return BridgeEvidence(
         found.log_evidence, found.error, target.evidence, found.effective, found.overlap, reliable
     )
-
-
-def _independent(quantity: Array) -> float:
-    return float(quantity.size)
 
 
 def _effective(quantity: Array) -> float:

@@ -45,7 +45,7 @@ class Compiled:
         self.chained = any(depends(mean, reading.w) for mean, _ in reading.priors)
         self.shapes = {name: np.shape(value) for name, value in reading.start.items()}
         for name, line in reading.lines.items():
-            self.shapes[name] = _static(line.free)
+            self.shapes[name] = tuple(int(n) for n in line.free.type.shape)
         stops = np.cumsum([int(np.prod(self.shapes[n])) for n in self.weights]).tolist()
         starts = [0, *stops[:-1]]
         self.blocks = {n: slice(*ab) for n, *ab in zip(self.weights, starts, stops, strict=True)}
@@ -222,10 +222,6 @@ class Compiled:
         total = sum((terms[n].sum() for n in terms if n in used), pt.constant(0.0))
         total -= sum(self.excess if self.sparse else self.reading.excess, pt.constant(0.0))
         return compile_graph([*self.reading.w, *self.reading.theta], total, as_written)
-
-
-def _static(variable: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in variable.type.shape)
 
 
 def _batched(inputs: list[Any], value: Any, *single: Any) -> Callable[..., Array]:

@@ -59,35 +59,24 @@ def conditional_model(latent: LatentGaussian, theta: Mapping[str, Any]) -> Condi
         **{f"theta_{name}": np.asarray(theta[name], float) for name in latent.hyper},
         **{f"data_{i}": v.get_value() for i, v in enumerate(shared)},
     }
+
+    def build() -> Any:
+        with pm.Model() as model:
+            data = {name: pm.Data(name, value) for name, value in values.items()}
+            u = pm.Normal("u", 0.0, 1.0, shape=size)
+            replacements = {eta: data["projection"] @ u + data["offset"]}
+            for variable, name in zip(latent.reading.theta, latent.hyper, strict=True):
+                replacements[variable] = data[f"theta_{name}"].astype(variable.dtype)
+            for i, variable in enumerate(shared):
+                replacements[variable] = data[f"data_{i}"].astype(variable.dtype)
+            # Not clone_replace: it would copy u, and the copy would be drawn at random.
+            [likelihood] = graph_replace([log_sites], replacements, strict=False)
+            pm.Potential("log_likelihood", likelihood.sum())
+        return model
+
     # One small model for each reading, number of weights and thread: a second fit only hands new
     # data over, and no thread writes into the model of another.
-    model = kept_with(
-        latent,
-        ("conditional", size, get_ident()),
-        lambda: _build(latent, size, values, log_sites, eta, shared),
-    )
+    model = kept_with(latent, ("conditional", size, get_ident()), build)
     for name, value in values.items():  # PyMC keeps whole numbers in fewer bits
         model[name].set_value(np.asarray(value).astype(model[name].dtype))
     return ConditionalModel(model, prior)
-
-
-def _build(
-    latent: LatentGaussian,
-    size: int,
-    values: dict[str, Array],
-    log_sites: Any,
-    eta: Any,
-    shared: list[Any],
-) -> Any:
-    with pm.Model() as model:
-        data = {name: pm.Data(name, value) for name, value in values.items()}
-        u = pm.Normal("u", 0.0, 1.0, shape=size)
-        replacements = {eta: data["projection"] @ u + data["offset"]}
-        for variable, name in zip(latent.reading.theta, latent.hyper, strict=True):
-            replacements[variable] = data[f"theta_{name}"].astype(variable.dtype)
-        for i, variable in enumerate(shared):
-            replacements[variable] = data[f"data_{i}"].astype(variable.dtype)
-        # Not clone_replace: it would copy u, and the copy would be drawn at random.
-        [likelihood] = graph_replace([log_sites], replacements, strict=False)
-        pm.Potential("log_likelihood", likelihood.sum())
-    return model

@@ -98,12 +98,12 @@ class LatentGaussian(Compiled):
     @property
     def weight_names(self) -> tuple[str, ...]:
         """One name per scalar weight: `bias`, `w[x0]`, `w[x1]`, ..."""
-        return tuple(label for name in self.weights for label in self._labels(name))
-
-    def _labels(self, name: str) -> list[str]:
-        moved = name in self.reading.lines  # another scale has other elements
-        dims = None if moved else self.model.named_vars_to_dims.get(name)
-        return element_names(self.model, name, self.shapes[name], dims)
+        model, names = self.model, list[str]()
+        for name, shape in ((n, self.shapes[n]) for n in self.weights):
+            moved = name in self.reading.lines  # another scale has other elements
+            dims = None if moved else model.named_vars_to_dims.get(name)
+            names += element_names(model, name, shape, dims)
+        return tuple(names)
 
     def in_blocks(self, w: Array) -> dict[str, Array]:
         """Weights (..., d) as one array per block."""

@@ -221,7 +221,8 @@ def _groups(
     improper: list[str],
     own: Estimate,
 ) -> dict[str, Any]:
-    model, by_node = latent.model, _theta_of(latent, mixture)
+    model, nodes = latent.model, mixture.nodes
+    by_node = {name: np.stack([node.theta[name] for node in nodes]) for name in latent.hyper}
     named = {name: run.by_chain(values[draws.node]) for name, values in by_node.items()}
     named |= latent.split(run.by_chain(draws.weights))
     posterior = named_dataset(model, named, latent.predictor)
@@ -237,11 +238,6 @@ def _groups(
         "theta_nodes": nodes_dataset(latent, by_node),
         "fit": _fit_group(latent, mixture, improper, own),
     }
-
-
-def _theta_of(latent: LatentGaussian, mixture: Mixture) -> dict[str, Array]:
-    """Hyperparameters (node, ...) by name."""
-    return {name: np.stack([node.theta[name] for node in mixture.nodes]) for name in latent.hyper}
 
 
 def _fit_group(

@@ -62,8 +62,10 @@ def form_to_sample(model: Any, form: str) -> Form:
     name, build = next(((n, b) for n, b in offered.items() if b is not None), ("", None))
     if form in ("integrated", "whitened") and form != name:
         other = f"its other form is {name!r}" if name else "it has no second form"
+        what = "the precisions integrated out" if form == "integrated" else "its function whitened"
         raise UnsupportedPair(
-            f'form={form!r} was asked, but {_what(form)} for this model: {other}. Use form="auto".'
+            f"form={form!r} was asked, but there is no form with {what} for this model: {other}. "
+            f'Use form="auto".'
         )
     if card is None or build is None or form == "as_written":
         return Form(model, (), "as_written")
@@ -84,11 +86,6 @@ def _second(model: Any, name: str, build: Callable[[], Any]) -> Any:
         other = kept_with(model, ("form", name), build)
         copy_data(model, other)
     return other
-
-
-def _what(form: str) -> str:
-    what = "the precisions integrated out" if form == "integrated" else "its function whitened"
-    return f"there is no form with {what}"
 
 
 def names_to_store(form: Form, model: Any, predictor: str | None) -> list[str]:

@@ -206,14 +206,11 @@ def _everywhere(latent: LatentGaussian, on: Mask, store: Store) -> Chain:
     weights = np.zeros((len(store.weights), on.size))
     precisions = np.full(weights.shape, np.inf)
     weights[:, on], precisions[:, on] = store.weights, store.precisions
-    return weights, _named(latent, precisions), store.trials
-
-
-def _named(latent: LatentGaussian, precisions: Array) -> dict[str, Array]:
-    return {
+    theta = {
         name: precisions[:, latent.blocks[block]].reshape((-1, *latent.shapes[name]))
         for name, block in latent.ard_precisions.items()
     }
+    return weights, theta, store.trials
 
 
 # Any graph ---------------------------------------------------------------------------------------

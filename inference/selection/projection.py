@@ -75,7 +75,8 @@ class Gaussian:
 
     def project(self, columns: Array) -> Projected:
         """Least squares for all draws at once."""
-        fitted = self.eta @ _hat(columns)
+        basis = _basis(columns)
+        fitted = self.eta @ (basis @ basis.T)
         residual = np.mean(np.square(self.eta - fitted), axis=1)
         sigma = np.sqrt(self.sigma**2 + residual)
         divergence = self.eta.shape[1] * np.log(sigma / self.sigma)
@@ -207,11 +208,6 @@ def _basis(columns: Array) -> Array:
     """Orthonormal basis (N, rank) of the span of some columns."""
     left, size, _ = np.linalg.svd(columns, full_matrices=False)
     return np.asarray(left[:, size > 1e-12 * size.max(initial=0.0)])
-
-
-def _hat(columns: Array) -> Array:
-    basis = _basis(columns)
-    return np.asarray(basis @ basis.T)
 
 
 def _gains(left: Array, whole: Array, slope: Array, size: Array) -> Array:

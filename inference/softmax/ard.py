@@ -1,9 +1,7 @@
 """Precisions of a softmax model by its own Laplace evidence: fixed points and gradient.
 
-    gamma_kj = 1 - alpha_kj V_kj,kj
-    "mackay":   alpha_kj <- gamma_kj / m_kj²        as in `ard/fixed_point.py`, K classes at a time
-    "em":       alpha_kj <- 1 / (m_kj² + V_kj,kj)
-    `ascend`:   L-BFGS on the logs, with the exact gradient of the evidence
+    "mackay", "em":   the updates of `ard/fixed_point.py`, K classes at a time
+    `ascend`:         L-BFGS on the logs, with the exact gradient of the evidence
 
 The fixed points are those of the evidence under a fixed curvature; the gradient has the term that
 they lack, the move of the curvature with the mode, so the two do not end at the same place.

@@ -151,8 +151,8 @@ class Factor:
         """P^-1 right, for right (n,) or (n, m)."""
         columns = right.reshape(len(right), -1)
         x = np.ascontiguousarray(columns[self.plan.order], dtype=np.float64)
-        self._forward(x)
-        s = self.plan.sparse
+        plan, s = self.plan, self.plan.sparse
+        kernels.solve_forward(plan.begin, plan.rows, self._lower, s, x)
         x[:s] /= self._pivot[:, None]
         if s < len(x):
             x[s:] = cho_solve((self._last, True), x[s:])
@@ -172,10 +172,6 @@ class Factor:
         found = np.empty_like(x)
         found[self.plan.order] = x
         return found
-
-    def _forward(self, x: Array) -> None:
-        plan = self.plan
-        kernels.solve_forward(plan.begin, plan.rows, self._lower, plan.sparse, x)
 
     def _backward(self, x: Array) -> None:
         plan = self.plan
