@@ -162,7 +162,7 @@ class _Classification(ClassifierMixin, Estimator):  # type: ignore[misc]
             tolerance=self.tolerance,
             max_steps=self.max_steps,
         )
-        self._end([FittedWeights(*machine) for machine in machines])
+        self._end([FittedWeights(*machine[:-1]) for machine in machines])  # all but `looks`
         return self
 
     def _positive(self) -> list[NDArray[np.bool_]]:
