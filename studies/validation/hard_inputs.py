@@ -167,7 +167,7 @@ def build(model: str, method: str, X: Any, t: Any, width: float | None = None) -
     if model.startswith("rvm"):
         options["kernel"] = av.RBF(width=width or 1.0)
     if method in ("exact", "elliptical_slice") and model.startswith(("ard", "rvm")):
-        weights = len(X) if model.startswith("rvm") else X.shape[1]
+        weights = len(X) if model.startswith("rvm") else np.shape(X)[1]
         options["alpha"] = np.ones(weights + 1)  # they take hyperparameters as given
         options |= {"noise": 0.5} if MODELS[model].task == "regression" else {}
     if (model, method) == ("rvm_classification", "exact"):
