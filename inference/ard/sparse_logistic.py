@@ -17,7 +17,7 @@ pass; a search ends when none of them gains. Memory is O(N (pool + chunk)), what
 | S_j, Q_j of a weight that is out             | r = phi'B phi - phi'B Phi V Phi'B phi,     |
 |                                              | u = phi'(t - y): at the mode exactly       |
 | s_j, q_j of a weight that is in              | r = 1/V_jj - alpha_j, u = m_j / V_jj       |
-| best alpha_j and its gain                    | `ard_kernels.best_precisions`              |
+| best alpha_j and its gain                    | `best_precisions` of `ard/kernels.py`       |
 | the mode by Newton (IRLS)                    | `_Search.find_mode`                        |
 
 With every column in the pool the steps are `sequential_ard`'s own, one by one.

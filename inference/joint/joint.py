@@ -1,6 +1,6 @@
 """The density of a model in machine code, and the map between its x and the graph's variables.
 
-`joint_parts.py` makes a `Joint` of a reading: weights and hyperparameters φ in one vector x, some
+`parts.py` makes a `Joint` of a reading: weights and hyperparameters φ in one vector x, some
 precisions integrated out. Here are its two uses, and the check that both pass: `differs` holds the
 density against PyMC's own, compiled from the graph that the user wrote and by nothing of ours.
 """

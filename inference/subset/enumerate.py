@@ -1,7 +1,7 @@
 """All subsets of a linear regression, each with its exact evidence: the reference of the samplers.
 
 With the slab and sigma given, the evidence of a subset is Gaussian; all 2^d of them are visited in
-the order of a Gray code, one input changing at a time (`subset_factor`). A sigma with a half-normal
+the order of a Gray code, one input changing at a time (`factor.py`). A sigma with a half-normal
 prior is integrated by the trapezoidal rule in log sigma, whose error falls exponentially for such
 integrands: with STEP standard deviations between the nodes it is below 1e-9.
 """
