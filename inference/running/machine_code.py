@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any
 
+from ardvark.loading import loading
+
 __all__ = ["njit"]
 
 
@@ -22,7 +24,8 @@ class _Kernel:
 
     @cached_property
     def _compiled(self) -> Any:
-        from numba import njit as compiled
+        with loading():
+            from numba import njit as compiled
 
         return compiled(**self._options)(self.py_func)
 

@@ -131,7 +131,7 @@ class Bench:
             look = f"import importlib.util as u, sys; sys.exit(not u.find_spec({case.needs!r}))"
             if subprocess.run([python, "-c", look], check=False).returncode:
                 raise Unavailable(f"{case.needs} is not installed beside Ardvark")
-            return [python, "-m", "ardvark.studies.speed.bench", "--case", str(index)]
+            return [python, "-m", "ardvark.studies.speed.cases", str(index)]
         script = PEERS / f"run_{case.script}.py"
         return [python, str(script), case.method, str(self.task_file(case.workload)), str(CALLS)]
 
@@ -144,7 +144,8 @@ class Bench:
             if self.uv is None:
                 raise Unavailable("uv was not found to install it: run `make bench`, or give --uv")
             make = [self.uv, "venv", "--quiet", "--clear", "--python", environment.python]
-            install = [self.uv, "pip", "install", "--quiet", "--python", str(python)]
+            install = [self.uv, "pip", "install", "--quiet", "--compile-bytecode"]
+            install += ["--python", str(python)]
             steps = {"venv": [*make, str(home)], "pip install": [*install, *environment.packages]}
             if environment.before:
                 steps["warm-up"] = [str(python), *environment.before]
@@ -350,12 +351,7 @@ def main() -> None:
     parser.add_argument("--uv", default=shutil.which("uv"), help="makes the peers' environments")
     parser.add_argument("--tools", type=Path, default=Path(".tools"), help="where they are kept")
     parser.add_argument("--write", type=Path, help="keep the record in this file (JSON)")
-    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.case is not None:
-        run = CASES[options.case].run
-        sys.stdout.write(json.dumps(run() if run is not None else {}) + "\n")
-        return
     repeats = options.repeats or (2 if options.quick else 3)
     before, timings = os.getloadavg()[0], list[Timing]()
     done = _done(options.write) if options.resume else set()

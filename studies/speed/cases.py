@@ -23,6 +23,8 @@ import          what `import package` costs, and what every first fit loads befo
 """
 
 import importlib
+import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -211,3 +213,8 @@ CASES = (
     Case("import", LOADED, loaded, "pymc"),
 )
 TASKS = tuple(dict.fromkeys(case.task for case in CASES))
+
+
+if __name__ == "__main__":  # a process of one case, which loads nothing of the bench
+    call = CASES[int(sys.argv[1])].run
+    sys.stdout.write(json.dumps(call() if call is not None else {}) + "\n")
