@@ -112,11 +112,6 @@ def run_tasks[T, R](
     return results
 
 
-def _single_threaded[T, R](work: Callable[[T], R], task: T) -> R:
-    with threadpool_limits(1, "blas"):
-        return work(task)
-
-
 # Here -------------------------------------------------------------------------------------------
 
 
@@ -273,7 +268,8 @@ def _call(sent: _Sent, tasks: Sequence[Any], near: bool = False) -> list[_Answer
             if len(_WORKS) == WORKS:
                 del _WORKS[next(iter(_WORKS))]
             _WORKS[sent.name] = cloudpickle.loads(sent.content)
-        answers = [_answer(_WORKS[sent.name], task) for task in tasks]
+        with threadpool_limits(1, "blas"):
+            answers = [_answer(_WORKS[sent.name], task) for task in tasks]
         return _parcelled(answers, sent.sender) if near and IN_MEMORY.is_dir() else answers
 
 
@@ -337,7 +333,7 @@ def _answer(work: Callable[..., Any], task: Any) -> _Answer:
     begin = time.perf_counter()
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        result = _single_threaded(work, task)
+        result = work(task)
     said = [(str(w.message), w.category, w.filename, w.lineno) for w in heard]
     return _Answer(result, said, time.perf_counter() - begin)
 
