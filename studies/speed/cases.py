@@ -19,7 +19,7 @@ svm evidence    trigonometric SVM, ARD Gaussian covariance, N = 400, d = 13, one
                 the same kernel, by Laplace and their own optimisers.
 first svm evidence  the same as the first fit of a process that has loaded its modules
 nuts            effective draws of the worst weight (`nuts_speed.py`), as steps
-import          what `import package` costs, and what every first fit loads before it begins
+import          what `import package` costs, and what a first fit with kernels loads first
 """
 
 import importlib
@@ -131,7 +131,7 @@ def import_only(package: str) -> Callable[[], Report]:
 
 
 def loaded() -> Report:
-    """Load what no first fit goes without: PyMC, numba's own registries, xarray's first array."""
+    """Load what a first fit with kernels needs: PyMC, numba's registries, xarray's first array."""
     import numpy as np
     import pymc  # noqa: F401
     import xarray

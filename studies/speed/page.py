@@ -33,17 +33,14 @@ from `av.fit` counts). What each task is: the first lines of `studies/speed/case
 REASONS = {
     "evidence ard": "steps that keep all weights are made in machine code, many in one call; one "
     "that adds or deletes a weight is a call of EP from Python.",
-    "first laplace": "most of a first fit is modules that are not ours: the last row of `import` "
-    "is what every first fit loads, and where Dask is installed xarray loads it with its first "
-    "array. The peer's answer is a mode and a covariance; ours has draws, the log likelihood of "
-    "each and the checks of the graph.",
+    "first laplace": "half of a first fit is the import of PyMC, whose row is under `import`; no "
+    "numba is loaded. The peer's answer is a mode and a covariance; ours has draws, the log "
+    "likelihood of each and the checks of the graph.",
     "rvm regression 2000": "the goal is within the error; an earlier record, of another machine, "
     "met it.",
-    "first svm": "beyond a later fit, which is `svm evidence`, numba starts, xarray loads what it "
-    "knows of arrays (Dask, where it is installed) and the graph is read and checked.",
-    "nuts 60 x 5": "a later fit, whose row is beside it, takes a third. The rest is the first use "
-    "of others: xarray loads Dask where it is installed, which the peer pays too, and numba its "
-    "own registries, which the peer pays in its compile; then our modules.",
+    "first svm": "beyond a later fit, which is `svm evidence`, the graph is read and checked.",
+    "nuts 60 x 5": "within the error. A later fit, whose row is beside it, takes half; the rest is "
+    "the first use of numba, which the peer pays in its compile, and our modules.",
     "nuts 500 x 50": "the first use of numba and of our modules, and the reading and checking of "
     "the graph are there beside the chains.",
 }

@@ -104,10 +104,10 @@ def _search_gamma(count: int, processes: int) -> Any:
 # What is timed, and how many fits: several seconds on one processor.
 LOOPS: dict[str, tuple[Loop, int]] = {
     "fit(data=[...])": (_fit, 200),
-    "sbc": (_sbc, 1000),
+    "sbc": (_sbc, 3000),
     "stability": (_stability, 120),
     "select_features": (_select_features, 80),
-    "leave-one-out by refits": (_loo, 200),
+    "leave-one-out by refits": (_loo, 300),
     "search_gamma": (_search_gamma, 48),
 }
 
