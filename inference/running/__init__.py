@@ -1,6 +1,6 @@
-"""How work is run: many fits at once, threads that can be interrupted, progress, when to stop.
+"""How work is run: many fits at once, threads, machine code, progress, when to stop.
 
 Nothing here knows a model. Open `executor.py` for many fits (processes, Dask), `threads.py` for
-chains in machine code, `progress.py` for what a user sees, `until.py` for chains that go on until
-they have converged.
+chains in machine code, `machine_code.py` for kernels, `progress.py` for what a user sees,
+`until.py` for chains that go on until they have converged.
 """
