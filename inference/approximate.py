@@ -65,7 +65,7 @@ _WIDEST = 10.0  # prior sd of eta from one weight beyond which sites are all tai
 def fit_gaussian(model: Any, name: str, settings: Any, run: Run) -> Answer:
     """Settle the hyperparameters, approximate the weights, and draw from the Gaussian."""
     if isinstance(settings.hyper, Sampled):
-        from ardvark.inference.sampled.run import fit_sampled  # numba: not for the others
+        from ardvark.inference.sampled.run import fit_sampled  # chains: not for the others
 
         return fit_sampled(model, name, settings, run)
     wanted = {"auto": None, "sparse": True}.get(settings.space, False)

@@ -203,7 +203,7 @@ class Laplace(MethodSettings, Approximation):
 
 def _sparse_gradient(model: SiteModel, fit: GaussianFit) -> Cotangents:
     """The same of sparse rows, at their entries alone."""
-    from ardvark.inference.sparse.posterior import row_cotangents  # loads numba
+    from ardvark.inference.sparse.posterior import row_cotangents  # of sparse models only
 
     posterior = fit.posterior
     eta = posterior.eta_mean

@@ -58,7 +58,7 @@ def tally(visited: Any, independent: bool = False) -> Tally:
     size: Any = chains * sweeps
     share = count / size
     if not independent:
-        from ardvark.inference.samplers.chain_statistics import ess_of_labels  # numba
+        from ardvark.inference.samplers.chain_statistics import ess_of_labels  # of chains only
 
         size = ess_of_labels(which.reshape(chains, sweeps), len(first))
     order = np.lexsort((first, -count))
@@ -67,7 +67,7 @@ def tally(visited: Any, independent: bool = False) -> Tally:
 
 def share_error(visited: Any) -> Array:
     """Monte Carlo error of the mean over chains and sweeps of (chain, sweep, feature)."""
-    from ardvark.inference.samplers.chain_statistics import ess_mean  # numba: when it is needed
+    from ardvark.inference.samplers.chain_statistics import ess_mean  # of chains only
 
     share: Array = visited.mean(axis=(0, 1))
     return np.asarray(np.sqrt(share * (1 - share) / ess_mean(visited.astype(float))))

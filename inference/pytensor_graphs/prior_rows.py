@@ -105,7 +105,7 @@ def _autoregression(op: Any, params: list[Any], value: Any, size: int) -> PriorR
 
 
 def _field(W: Any, sigma: Any, zero_sum: Any, value: Any) -> PriorRows | None:
-    from ardvark.inference.sparse.factor import Factor, plan  # loads numba
+    from ardvark.inference.sparse.factor import Factor, plan  # of sparse rows only
 
     node, neighbour = np.nonzero(np.tril(W) == 1)
     n, edges = len(W), len(node)

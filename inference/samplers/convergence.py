@@ -52,7 +52,7 @@ def convergence(
     Rank-normalised split R-hat, bulk and tail effective sample size (of all elements that are not
     constant), divergences and E-BFMI. A number that cannot be computed counts as failed.
     """
-    from ardvark.inference.samplers.chain_statistics import (  # numba: when it is needed
+    from ardvark.inference.samplers.chain_statistics import (  # of chains only
         ess_bulk,
         ess_tail,
     )
