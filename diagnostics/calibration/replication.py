@@ -268,11 +268,9 @@ class Replicator:
         kept = {name: values[keep] for name, values in draws.items()}
         pit = {name: rank(kept[name], truth[name], rng) for name in names}
         if set(chains) == set(self.simulator.free):
-            rows = [{n: kept[n][i] for n in chains} for i in range(count)]
-            at_draws = [self.simulator.sums(row) for row in rows]
+            at_draws = self.simulator.sums_at(kept)
             for name, value in self.simulator.sums(truth).items():
-                placed = np.array([sums[name] for sums in at_draws])
-                pit[name] = rank(placed, value, rng)
+                pit[name] = rank(at_draws[name], value, rng)
         found: dict[str, Any] = {"pit": pit, "kept": count}
         if "included" in names:
             found["included"] = np.asarray(truth["included"]).astype(int).tolist()

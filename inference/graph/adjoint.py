@@ -21,7 +21,6 @@ from pytensor.graph.replace import vectorize_graph
 
 from ardvark.inference.graph.chart import Chart, Transforms
 from ardvark.inference.pymc_models.compile import built_once, compile_graph, differentiable
-from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array
 
@@ -182,7 +181,7 @@ def pull_of_sites(
     reading = latent.reading
     at, c0, c1, c2 = (pt.matrix(name, dtype="float64") for name in ("at", "c0", "c1", "c2"))
     with differentiable(f"log p({latent.observed})"):
-        if depends(reading.cut, reading.theta):
+        if latent.cut_depends:
             value = vectorize_graph(reading.cut, {reading.inside: at})
             first = pt.grad(value.sum(), at)  # rows are separable
             second = pt.grad(first.sum(), at, disconnected_inputs="ignore")

@@ -41,6 +41,7 @@ class Compiled:
         self.observed = first.name
         self.weights, self.hyper = reading.weights, reading.hyper
         self.eta_depends = depends(reading.eta, reading.theta)
+        self.cut_depends = depends(reading.cut, reading.theta)
         # Whether the prior mean of a block holds another: the blocks are a chain.
         self.chained = any(depends(mean, reading.w) for mean, _ in reading.priors)
         self.shapes = {name: np.shape(value) for name, value in reading.start.items()}

@@ -22,7 +22,6 @@ from ardvark.inference.graph.sparse import choose_sparse
 from ardvark.inference.known_sites.recognition import Group, recognise
 from ardvark.inference.pymc_models.compile import built_once
 from ardvark.inference.pymc_models.fingerprint import observed_values
-from ardvark.inference.pytensor_graphs.affine import depends
 from ardvark.inference.sites.approximation import Cotangents
 from ardvark.inference.sites.arrays import Array
 from ardvark.inference.sites.likelihoods import (
@@ -62,8 +61,7 @@ class LatentGaussian(Compiled):
         super().__init__(reading)
         self.sparse = choose_sparse(self, sparse)
         self._known_map: tuple[list[Any], Array, Array] | None = None
-        self._known_sites: tuple[list[Any], Sites] | None = None
-        self._hint: Sites | None = None
+        self._known_sites: tuple[list[Any], Sites | None] | None = None
 
     @property
     def model(self) -> Any:
@@ -162,8 +160,11 @@ class LatentGaussian(Compiled):
 
     # Arrays at given hyperparameters ----------------------------------------------------------
 
-    def at(self, theta: Theta | None = None) -> SiteModel:
-        """Arrays of the latent Gaussian at natural-scale hyperparameters `theta`."""
+    def at(self, theta: Theta | None = None, sites: Sites | None = None) -> SiteModel:
+        """Arrays of the latent Gaussian at natural-scale hyperparameters `theta`.
+
+        `sites`, if they are known from a reading at the same θ, are not read again.
+        """
         if self.sparse is not None:
             return self.sparse.at(theta)
         projection, offset = self.affine_map(theta)
@@ -172,21 +173,10 @@ class LatentGaussian(Compiled):
             mean=mean,
             projection=projection,
             offset=offset,
-            sites=self._own_sites(theta),
+            sites=self.sites(theta) if sites is None else sites,
             precision=precision,
             covariance=covariance,
         )
-
-    def _own_sites(self, theta: Theta | None) -> Sites:
-        """Sites of the model's own data; those without θ are made once."""
-        if depends(self.reading.cut, self.reading.theta):
-            self._hint = self.sites(theta)  # the next θ will most likely have the same families
-            return self._hint
-        data = [v.get_value() for v in self._site_data]
-        known = self._known_sites
-        if known is None or not all(map(np.array_equal, known[0], data)):
-            known = self._known_sites = (data, self.sites(theta))
-        return known[1]
 
     def prior(self, theta: Theta | None = None) -> tuple[Array, Array | None, Array | None]:
         """Prior mean with a diagonal precision, or with a dense covariance; sparse: the mean."""
@@ -267,8 +257,31 @@ class LatentGaussian(Compiled):
     def sites(self, theta: Theta | None = None, observed: Any = None) -> Sites:
         """The likelihood as sites: a closed form if the values are those of one, else the graph.
 
-        With `observed` the sites of these values instead of the model's own.
+        With `observed` the sites of these values instead of the model's own. Those without θ are
+        read once; else those at the start hint at the families, always from the same θ, so that an
+        answer does not depend on what was asked before.
         """
+        if observed is not None:
+            return self._read_sites(theta, observed)
+        first = self._sites_at_start()
+        if first is not None and not self.cut_depends:
+            return first
+        return self._read_sites(theta, hint=first)
+
+    def _sites_at_start(self) -> Sites | None:
+        data = [v.get_value() for v in self._site_data]
+        known = self._known_sites
+        if known is None or not all(map(np.array_equal, known[0], data)):
+            try:
+                first = self._read_sites(self.initial_theta())
+            except (ValueError, ArithmeticError):  # a start without a density gives no hint
+                first = None
+            known = self._known_sites = (data, first)
+        return known[1]
+
+    def _read_sites(
+        self, theta: Theta | None, observed: Any = None, hint: Sites | None = None
+    ) -> Sites:
         values = self.ordered(theta)
         own = observed is None
         if not own:
@@ -292,17 +305,17 @@ class LatentGaussian(Compiled):
         rows = len(self.affine_map(theta)[1])
         unknown = GraphSites(log, derivatives)
         if len(self.reading.rows) == 1:
-            if rows <= _FEW and not depends(self.reading.cut, self.reading.theta):
+            if rows <= _FEW and not self.cut_depends:
                 quickly = recognise(lambda eta: self._log_sites_as_written(eta, *values), rows)
                 if isinstance(quickly, ProbitSites | LogitSites | TrigonometricSites):
                     return quickly
-            return recognise(log, rows, hint=self._hint) or unknown
+            return recognise(log, rows, hint=hint) or unknown
         sites = recognise(
             log,
             rows,
             groups=self._groups(theta),
             other=lambda part: _part_of(unknown, part, rows),
-            hint=self._hint,
+            hint=hint,
         )
         return sites or unknown
 

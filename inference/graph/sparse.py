@@ -210,7 +210,7 @@ class SparseReading:
 
     def at(self, theta: Theta | None) -> SparseModel:
         """Arrays at natural-scale hyperparameters."""
-        return self._arrays(theta, self.latent._own_sites(theta))
+        return self._arrays(theta, self.latent.sites(theta))
 
     def mean_at(self, theta: Theta | None) -> Array:
         """Mean of the prior, whatever the rows are."""

@@ -36,6 +36,7 @@ from ardvark.inference.hyper.settings import Integrated
 from ardvark.inference.running.progress import Tick
 from ardvark.inference.sites.approximation import REJECTED, Approximation, GaussianFit
 from ardvark.inference.sites.arrays import Array
+from ardvark.inference.sites.likelihoods import Sites
 from ardvark.inference.sites.model import SiteModel
 
 __all__ = ["FAILURES", "Mixture", "Nested", "Node"]
@@ -66,6 +67,7 @@ class Node(NamedTuple):
     log_jacobian: float
     site_precision: Array
     site_shift: Array
+    likelihood: Sites | None  # of a dense model, so that it need not be read again
     converged: bool
     errors: Mapping[str, Array]  # by weight, as the approximation estimates them; or empty
 
@@ -176,6 +178,7 @@ class Nested:
             log_jacobian=self.chart.log_jacobian(phi)[0],
             site_precision=fit.site_precision if keeps else np.zeros(0),
             site_shift=fit.site_shift if keeps else np.zeros(0),
+            likelihood=None if site_model.sparse else site_model.sites,
             converged=fit.converged,
             errors=fit.by_weight,
         )

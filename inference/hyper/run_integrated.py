@@ -132,7 +132,7 @@ def _drawn(
     for k in np.flatnonzero(count):
         tick(f"draws of the weights, node {k + 1} of {count.size}")
         node = mixture.nodes[k]
-        site_model = latent.at(node.theta)
+        site_model = latent.at(node.theta, node.likelihood)
         posterior = _posterior_at(node, site_model, settings, mixture)
         w = posterior.draws(int(count[k]), rng)
         log_likelihood = site_model.sites.log(site_model.predictor(w))
@@ -173,7 +173,8 @@ def _marginals(latent: LatentGaussian, settings: Any, mixture: Mixture) -> dict[
     first, second, total = 0.0, 0.0, 0.0
     for share, node in zip(weight, mixture.nodes, strict=True):
         if share > _COUNTS * weight.max():
-            posterior = _posterior_at(node, latent.at(node.theta), settings, mixture)
+            site_model = latent.at(node.theta, node.likelihood)
+            posterior = _posterior_at(node, site_model, settings, mixture)
             first = first + share * posterior.mean
             second = second + share * (posterior.marginal_variance + posterior.mean**2)
             total += share

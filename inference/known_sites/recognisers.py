@@ -51,6 +51,7 @@ __all__ = [
     "Values",
     "own_places",
     "parabolas",
+    "parabolas_again",
 ]
 
 Flags = NDArray[np.bool_]
@@ -279,6 +280,30 @@ def parabolas(
     far = mean + reach * np.array([-3.0, -0.3, 0.3, 3.0])[:, None]
     sites = sites_of.gaussian(mean, precision, top)
     return Values(points, three), sites, np.concatenate([far, grid.eta])
+
+
+def parabolas_again(
+    evaluate: Callable[[Array], Array], before: KnownSites
+) -> tuple[Values, KnownSites, Array]:
+    """Parabola through three points around the top of the one before; what gives NaN is none.
+
+    The top is to be where it was, and the width within a factor of a hundred: then one look has
+    twelve digits, for which `parabolas` takes several.
+    """
+    mean, reach = before.table[:, 0], 3.0 / np.sqrt(before.table[:, 1])
+    points = mean + reach * np.array([-1.0, 0.0, 1.0])[:, None]
+    three = evaluate(points)
+    bend = -(three[0] - 2 * three[1] + three[2])
+    precision = bend / reach**2
+    shift = (three[2] - three[0]) / (2 * reach) / precision
+    ratio = precision / before.table[:, 1]
+    near = (np.abs(shift) <= 1e-4 * reach) & (ratio >= 1e-4) & (ratio <= 1e4)
+    near &= np.abs(bend) >= BLURRED * np.abs(three).max(axis=0)
+    precision = np.where(near, precision, np.nan)
+    sites = sites_of.gaussian(mean + shift, precision, three[1] + 0.5 * precision * shift**2)
+    far = mean + 3.0 / np.sqrt(precision) * np.array([-3.0, -0.3, 0.3, 3.0])[:, None]
+    grid = np.broadcast_to(GRID[:, None], (len(GRID), len(mean)))
+    return Values(points, three), sites, np.concatenate([far, grid])
 
 
 def own_places(evaluate: Callable[[Array], Array], wanted: Flags, before: KnownSites) -> Values:

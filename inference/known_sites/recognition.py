@@ -8,7 +8,8 @@ the same values on the grid and at points far from it. A row is a column of `val
 |----------------------------------------|----------------------------------------------------|
 | `groups`: rows of one variable each    | each is recognised by itself, the result stacked   |
 | a group's base N(m, s²), for a prior   | multiplied back before, divided out afterwards     |
-| `hint`: the sites at the θ before      | its families are tried first, at its own places    |
+| `hint`: the sites at another θ         | its families are tried first, at its own places;   |
+|                                        | if all were Gaussian, one look tells the new ones  |
 """
 
 from collections.abc import Callable, Sequence
@@ -40,6 +41,7 @@ from ardvark.inference.known_sites.recognisers import (
     Values,
     own_places,
     parabolas,
+    parabolas_again,
 )
 from ardvark.inference.known_sites.stacked import Part, StackedSites, stack
 from ardvark.inference.sites.arrays import Array
@@ -97,11 +99,13 @@ def recognise(
         with np.errstate(all="ignore"):
             return np.asarray(log_site(eta), dtype=np.float64)
 
+    if rows is not None and (again := _still_gaussian(evaluate, rows, groups, hint)) is not None:
+        return again
     values = evaluate(GRID[:, None] * np.ones((1, 1 if rows is None else rows)))
     if values.ndim != 2 or values.size == 0:
         return None
     count = values.shape[1]
-    whole = [Group(g) if isinstance(g, slice) else g for g in groups or [slice(0, count)]]
+    whole = _groups(groups, count)
     if groups is None and (quickly := _of_two_classes(evaluate, values)) is not None:
         return quickly
     based = _Based(evaluate, whole, count)
@@ -133,6 +137,29 @@ def _of_two_classes(evaluate: Callable[[Array], Array], values: Array) -> Sites 
             between = BEND[:, None] * ones
             return sites if _same(sites, Values(between, evaluate(between))).all() else None
     return None
+
+
+def _groups(groups: Sequence[Group | slice] | None, count: int) -> list[Group]:
+    return [Group(g) if isinstance(g, slice) else g for g in groups or [slice(0, count)]]
+
+
+def _still_gaussian(
+    evaluate: Callable[[Array], Array],
+    rows: int,
+    groups: Sequence[Group | slice] | None,
+    hint: Sites | None,
+) -> Sites | None:
+    """Every row a parabola, as it was at another θ; None if one is not."""
+    before = _before(hint, rows)
+    if not np.all((before.code == GAUSSIAN) & (before.table[:, 1] > 0)):
+        return None
+    whole = _groups(groups, rows)
+    based = _Based(evaluate, whole, rows)
+    with np.errstate(all="ignore"):
+        view, sites, far = parabolas_again(based, before)
+        if not (_same(sites, view).all() and _same(sites, Values(far, based(far))).all()):
+            return None
+    return stack([(g.rows, _of_known(sites.part(g.rows), g)) for g in whole])
 
 
 class _Based:
@@ -206,7 +233,7 @@ def _families(evaluate: Callable[[Array], Array], values: Array, before: KnownSi
     stages: list[Callable[[], None]] = [
         lambda: _by_grid(by_grid, grid, found, claim),
         lambda: claim(*parabolas(evaluate, grid, found.code == UNKNOWN)),
-        lambda: _by_place(own_places(evaluate, found.code == UNKNOWN, before), claim),
+        lambda: _by_place(own_places(evaluate, found.code == UNKNOWN, before), found, claim),
     ]
     curved = np.any((before.code == GAUSSIAN) & (before.table[:, 1] != 0))
     stages = stages[::-1] if placed else [stages[1], stages[0], stages[2]] if curved else stages
@@ -230,10 +257,14 @@ def _by_grid(
             claim(grid, sites, family.far(sites))
 
 
-def _by_place(view: Values, claim: Callable[[Values, KnownSites, Array], None]) -> None:
+def _by_place(
+    view: Values, found: KnownSites, claim: Callable[[Values, KnownSites, Array], None]
+) -> None:
     """Families with a location: looked at where they have their own top."""
     far = view.centre + view.reach * np.array([-9.0, -2.5, 2.7, 10.0])[:, None]
     for solve in BY_PLACE:
+        if not np.any(found.code == UNKNOWN):
+            return
         sites = solve(view)
         # From far enough away a logit has a kink too: it is looked at closely.
         mean, above, below = sites.table[:, :3].T
@@ -263,8 +294,10 @@ def _of_group(
     if _impossible(values, group):
         return _as_trigonometric(evaluate, values, group.rows)
     part = found.part(group.rows)
-    if np.any(part.code < 0):
-        return None
+    return None if np.any(part.code < 0) else _of_known(part, group)
+
+
+def _of_known(part: KnownSites, group: Group) -> Sites:
     if group.base is not None:
         return part.over(*group.base)
     return _as_class(part) or part

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from pymc.logprob.basic import conditional_logp
 from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, reseed_rngs
 from pytensor.compile.sharedvalue import SharedVariable
@@ -20,7 +19,8 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from ardvark.errors import InputError
-from ardvark.inference.pymc_models.compile import built_once, compile_graph, quick
+from ardvark.inference.pymc_models.at_draws import at_draws, log_terms
+from ardvark.inference.pymc_models.compile import built_once, quick
 from ardvark.inference.sites.arrays import Array
 
 __all__ = ["Simulator"]
@@ -67,9 +67,19 @@ class Simulator:
 
     def sums(self, point: Mapping[str, Array]) -> dict[str, float]:
         """Log prior, log likelihood of the present data and the first predictor, at one point."""
-        values = self._sums(*(np.asarray(point[name]) for name in self.free))
-        names = ["log_prior", "log_likelihood", "first_predictor"]
-        return {n: float(v) for n, v in zip(names[: len(values)], values, strict=True)}
+        draws = {name: np.asarray(point[name])[None] for name in self.free}
+        return {name: float(values[0]) for name, values in self.sums_at(draws).items()}
+
+    def sums_at(self, draws: Mapping[str, Array]) -> dict[str, Array]:
+        """The same (S,) at draws (S, ...)."""
+        found = at_draws(self.model, ("sums", self.predictor), self._terms, draws)
+        rows = [values.reshape((len(values), -1)) for values in found]
+        split, seen = len(self.free), len(self.free) + len(self.places)
+        parts = {"log_prior": rows[:split], "log_likelihood": rows[split:seen]}
+        sums = {n: np.sum([v.sum(axis=1) for v in part], axis=0) for n, part in parts.items()}
+        if self.predictor is not None:
+            sums["first_predictor"] = rows[seen][:, 0]
+        return sums
 
     @built_once
     def _draw(self) -> tuple[Callable[[], list[Array]], list[Any]]:
@@ -78,18 +88,10 @@ class Simulator:
             function = compile_random([], variables, mode="FAST_COMPILE")
         return function, find_rng_nodes(variables)
 
-    @built_once
-    def _sums(self) -> Callable[..., list[Array]]:
-        model = self.model
-        inputs = {rv: rv.clone() for rv in model.free_RVs}
-        seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-        terms = list(conditional_logp({**inputs, **seen}).values())
-        split = len(inputs)
-        outputs = [sum(t.sum() for t in terms[:split]), sum(t.sum() for t in terms[split:])]
-        if self.predictor is not None:
-            (eta,) = clone_replace([model[self.predictor]], inputs)
-            outputs.append(eta.ravel()[0])
-        return compile_graph(list(inputs.values()), outputs)
+    def _terms(self, values: Mapping[Any, Any]) -> list[Any]:
+        priors, likelihoods = log_terms(self.model, values)
+        eta = [self.model[self.predictor]] if self.predictor is not None else []
+        return [*priors, *likelihoods, *clone_replace(eta, dict(values))]
 
 
 def _place_of(model: Any, rv: Any) -> Any:

@@ -15,11 +15,11 @@ from ardvark.inference.graph.conditional import conditional_model
 from ardvark.inference.graph.read import read_model
 from ardvark.inference.hyper.settings import Evidence, Fixed, Predictive
 from ardvark.inference.methods import METHODS
-from ardvark.inference.pymc_models.compile import quick
-from ardvark.inference.pymc_models.copies import without_starts
+from ardvark.inference.pymc_models.at_draws import log_likelihood_at
 from ardvark.inference.running.progress import progress
 from ardvark.inference.samplers.convergence import SamplerDraws, convergence
 from ardvark.inference.samplers.nuts import NUTS
+from ardvark.inference.tree import draws_dataset
 
 __all__ = ["fit_sampler", "fit_slices"]
 
@@ -114,20 +114,13 @@ def _evidence_group(info: Mapping[str, Any]) -> dict[str, xr.Dataset]:
 
 
 def _log_likelihood(model: Any, sampled: SamplerDraws, settings: Any) -> xr.Dataset:
-    import pymc as pm
-
     if sampled.log_rows is not None:  # of the model's own reading
         latent = read_model(model, weights=settings.weights, predictor=settings.predictor)
         return row_dataset(latent, sampled.log_rows)
-    with quick():
-        tree = pm.compute_log_likelihood(
-            xr.DataTree.from_dict({"posterior": sampled.posterior}),
-            model=without_starts(model),
-            extend_inferencedata=False,
-            progressbar=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
-        )
-    return tree.to_dataset() if isinstance(tree, xr.DataTree) else tree
+    chains = {rv.name: sampled.posterior[rv.name].values for rv in model.free_RVs}
+    flat = {name: v.reshape((-1, *v.shape[2:])) for name, v in chains.items()}
+    rows, shape = log_likelihood_at(model, flat), next(iter(chains.values())).shape[:2]
+    return draws_dataset(model, {n: v.reshape((*shape, *v.shape[1:])) for n, v in rows.items()})
 
 
 def _names_of(model: Any, settings: Any) -> tuple[list[str], list[str]]:
