@@ -40,7 +40,7 @@ from ardvark.inference.sites.quadrature import quadrature_tilted
 from ardvark.inference.tree import TREATMENTS
 from ardvark.inference.vb.blocks import Gamma, GaussianBlock, Known
 from ardvark.inference.vb.rows import LogisticRows
-from ardvark.inference.vb.run import checked_hyper, why_not_converged
+from ardvark.inference.vb.run import checked_hyper, reached_once, why_not_converged
 from ardvark.models.card import card_of
 
 __all__ = ["fit_laplace", "fit_sampler", "fit_vb", "invariants", "predict"]
@@ -84,7 +84,7 @@ def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
         caption=TREATMENTS["mean field" if hyper is None else "fixed"] + _WITHOUT_TIES,
         weights=SIDES,
         problems=why_not_converged(fit, settings),
-        caution=_caution(state),
+        caution=_caution(state) or reached_once(list(fit.ends.values())),
     )
 
 

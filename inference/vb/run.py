@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +23,12 @@ from ardvark.inference.vb.linear import LinearFit, ascend_linear
 from ardvark.inference.vb.reading import Roles, fixed_plan, log_prior, read_roles, rows_of
 from ardvark.inference.vb.rows import FixedRows, FreeNoise, GaussianRows
 
-__all__ = ["ascend", "checked_hyper", "fit_vb", "hyper_draws", "why_not_converged"]
+__all__ = ["ascend", "checked_hyper", "fit_vb", "hyper_draws", "reached_once", "why_not_converged"]
 
 _SEARCH = 3.5  # how far from its prior mean a scale is looked for, in logs
 _STEPS = 8  # of the scan; then the best interval is refined
 _FINE = 0.02  # to this much in the log
+_NEAR = 1.0  # nats below the best end, within which another start has found it too
 
 
 class _Ended(NamedTuple):
@@ -50,7 +52,7 @@ def fit_vb(model: Any, name: str, settings: Any, run: Run) -> Answer:
         caption=_caption(latent, roles, ended, hyper is not None),
         weights=latent.weights,
         problems=(*why_not_converged(ended.fit, settings), *_no_maximum(latent, roles, ended)),
-        caution=_caution(roles, ended),
+        caution=_caution(roles, ended) or reached_once(ended.fit.ends),
     )
 
 
@@ -95,6 +97,17 @@ def why_not_converged(fit: Any, settings: Any) -> tuple[str, ...]:
         f"not converged: after {len(fit.elbo)} sweeps the ELBO {fit.elbo[-1]:.6g} still grew by "
         f"{fit.gain:.2g} of its size in one (tolerance {settings.tolerance:.2g}). Raise "
         "max_sweeps.",
+    )
+
+
+def reached_once(ends: Sequence[float]) -> str:
+    """Say that the best of several starts was reached by that one alone."""
+    best, *others = sorted(ends, reverse=True)
+    if not others or best - others[0] <= _NEAR:
+        return ""
+    return (
+        f"of {len(ends)} starts one alone ends at the best ELBO, {best:.1f}, and the next "
+        f"{best - others[0]:.1f} below: there may be better optima. Raise starts."
     )
 
 

@@ -5,8 +5,8 @@
     python -m ardvark.studies.validation.hard_inputs --minutes 10        as far as that goes
 
 Good ends are a finite posterior that says it has converged, a finite one that says it has not (with
-a warning that has the number), and a refusal of ours. NaN, an error of another package, and more
-than a minute of processor time are not.
+a warning that has the number), and a refusal of ours. NaN, infinities, an error of another package,
+and more than a minute of processor time are not.
 
 The fits run in a process of their own. Each may take `LIMIT` seconds of processor time; the system
 ends the process that takes more, and the next fit goes to another one.
@@ -152,13 +152,19 @@ def ended(model: str, method: str, kind: Kind) -> tuple[str, str]:
         except Exception as error:
             return _judge(error)
     draws = tree["posterior"].to_dataset()
-    bad = [str(n) for n, v in draws.data_vars.items() if np.isnan(v.values).any()]
+    bad = [str(n) for n, v in draws.data_vars.items() if not _is_legal(str(n), v.values)]
     if bad:
-        return "NaN", bad[0]
+        return "not finite", bad[0]
     if tree.attrs["converged"]:
         return "converged", str(tree.attrs.get("caution", ""))[:200]
     said = [str(w.message) for w in heard if w.category is av.errors.ConvergenceWarning]
     return ("not converged, said so", said[0][:200]) if said else ("not converged, silent", "")
+
+
+def _is_legal(name: str, values: Any) -> bool:
+    """Whether a posterior is finite; a precision of plus infinity switches its weight off."""
+    off = np.isposinf(values) if name.startswith("alpha") else np.zeros(np.shape(values), bool)
+    return bool(np.all(np.isfinite(values) | off))
 
 
 def build(model: str, method: str, X: Any, t: Any, width: float | None = None) -> Any:

@@ -1,17 +1,21 @@
 """The variational machine: against a naive one, its bound at every step, controls that fail."""
 
+import re
+
 import numpy as np
 import pytest
 from bilinear_task import bilinear
 from scipy import stats
 from scipy.special import expit
 
+import ardvark as av
 from ardvark.inference.sample_feature import vb
 from ardvark.inference.sample_feature.basis import KernelBasis
 from ardvark.inference.sample_feature.search import ascend, first_state
 from ardvark.inference.sample_feature.vb import Ascent, State, elbo, eta_moments
 from ardvark.inference.vb.blocks import Gamma, GaussianBlock, conjugate
 from ardvark.inference.vb.rows import GammaNoise, GaussianRows, LogisticRows
+from ardvark.inference.vb.run import reached_once
 from ardvark.inference.vb.vb import VB, Pruning
 from ardvark.models.sample_feature import gaussian
 
@@ -341,6 +345,19 @@ def test_benchmark_finds_the_features_and_beats_ridge():
     assert np.sqrt(np.mean(error**2)) < 0.10
     assert set(fit.state.features) - {0} == {1, 2, 3}
     assert fit.converged and len(fit.state.samples) < 20
+
+
+def test_an_optimum_that_one_start_alone_has_found_is_told():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(24, 3))
+    model = av.models.sample_feature_regression(X, X[:, 0] - X[:, 1] + 0.7 * rng.normal(size=24))
+    with pytest.warns(av.errors.AccuracyWarning, match="of 3 starts one alone ends at the best"):
+        tree = av.fit(model, "vb", draws=10, random_seed=1, progressbar=False)
+    ends = np.sort(tree["fit"]["elbo_starts"].values)
+    gap = re.search(r"([0-9.]+) below", tree.attrs["caution"])
+    assert float(gap[1]) == pytest.approx(ends[-1] - ends[-2], abs=0.05)
+    assert reached_once([3.0]) == reached_once([3.0, 2.5, -9.0]) == ""
+    assert "1.5 below" in reached_once([1.0, 3.0, 1.5])
 
 
 def test_same_seed_same_answer():
