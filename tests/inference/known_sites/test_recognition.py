@@ -171,6 +171,43 @@ def test_a_hint_saves_evaluations_and_changes_nothing():
     assert count_calls(unknown) == (None, 1)
 
 
+@pytest.mark.parametrize("factor", [0.02, 0.7, 50.0])
+def test_parabolas_are_found_again_with_two_looks(factor):
+    calls = 0
+
+    def log_site(eta):
+        nonlocal calls
+        calls += 1
+        return stats.norm.logpdf(TARGET, eta, factor * SD)
+
+    hint = recognise(lambda eta: stats.norm.logpdf(TARGET, eta, SD), N)
+    assert isinstance(hint, GaussianSites)
+    calls = 0
+    found = recognise(log_site, N, hint=hint)
+    assert isinstance(found, GaussianSites) and calls == 2
+    np.testing.assert_allclose(found.mean, TARGET, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.precision, (factor * SD) ** -2.0, rtol=1e-9)
+    np.testing.assert_allclose(found.log(ETA), log_site(ETA), rtol=1e-9, atol=1e-9)
+
+
+OTHERS = {
+    "elsewhere": lambda eta: stats.norm.logpdf(TARGET + 0.1, eta, SD),
+    "a thousand times as wide": lambda eta: stats.norm.logpdf(TARGET, eta, 1000.0 * SD),
+    "no parabola far out": lambda eta: stats.t.logpdf(TARGET, 300.0, eta, SD),
+    "one row is another family": lambda eta: np.where(
+        np.arange(N) == 3, log_ndtr(eta), stats.norm.logpdf(TARGET, eta, SD)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_hint_of_parabolas_does_not_make_one(name):
+    hint = recognise(lambda eta: stats.norm.logpdf(TARGET, eta, SD), N)
+    cold, warm = (recognise(OTHERS[name], N, hint=h) for h in (None, hint))
+    assert type(warm) is type(cold)
+    np.testing.assert_allclose(warm.log(ETA), OTHERS[name](ETA), rtol=1e-6, atol=1e-6)
+
+
 def test_a_hint_of_heavy_tails_does_not_give_a_logit_a_kink():
     """Rows without a top were followed outwards until a logit looked like a double exponential."""
 
