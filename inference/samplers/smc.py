@@ -18,6 +18,8 @@ same evidence in half the dimensions. A `pm.Potential` counts as likelihood, wit
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +100,7 @@ def sample_smc(
     form = form_to_sample(model, settings.form)
     _starts_from_prior(form.model)
     begin = time.perf_counter()
-    with silent("pymc", not progressbar):
+    with silent("pymc", not progressbar), _starts_with_a_density():
         tree = pm.sample_smc(
             draws,
             model=form.model,
@@ -128,6 +130,18 @@ def _starts_from_prior(model: Any) -> None:
                 f"SMC starts from draws of the prior, but {rv.name} has an initval, which PyMC "
                 "would take for all particles: the evidence would be wrong. Remove initval=."
             )
+
+
+@contextmanager
+def _starts_with_a_density() -> Iterator[None]:
+    try:
+        yield
+    except ZeroDivisionError as error:  # in the machine code that draws from the prior
+        raise UnsupportedPair(
+            "SMC starts from draws of the prior, and a prior of this model is so vague that some "
+            "have no density: a precision of 1e-300 or 0 has no sd. Give proper hyperpriors, such "
+            "as a=1, b=1 to the builder, or use NUTS()."
+        ) from error
 
 
 def _stages(stats: xr.Dataset, chains: int) -> xr.Dataset:

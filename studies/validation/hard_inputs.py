@@ -40,7 +40,7 @@ WEIGHT_FOR_A_ROW = ("rvm", "trigonometric_svm", "sample_feature")
 EXACT_PROBIT = ("ard_classification", "exact")  # a truncated normal of as many dimensions
 MIXTURE, FEW_BACKGROUNDS = ("rbf_mixture", "reversible_jump"), 60  # each an evidence by bridge
 COMPILED = ("trigonometric_svm", "sample_feature")  # their density is not known in machine code
-PROCESS, MANY_DENSITIES = "trigonometric_svm", ("nuts", "smc")  # each factorises rows x rows
+MANY_DENSITIES = ("nuts", "smc")  # each is of rows x rows numbers for these models
 CHEAP = ("laplace", "ep", "vb", "exact", "elliptical_slice", "reversible_jump", "nuts", "smc")
 
 
@@ -126,7 +126,7 @@ PAIRS = [(model, method) for model, entry in MODELS.items() for method in entry.
 def data_of(model: str, method: str, kind: Kind) -> tuple[Any, Any]:
     """Inputs and target of a kind; fewer rows or columns where such work is honestly dear."""
     cubes = model.startswith(WEIGHT_FOR_A_ROW) or (model, method) == EXACT_PROBIT
-    often = model == PROCESS and method in MANY_DENSITIES
+    often = model.startswith(COMPILED) and method in MANY_DENSITIES
     rows = () if kind.rows is None else (kind.rows[2 if often else cubes],)
     X, score = kind.make(np.random.default_rng(16), *rows)
     X = X[:, :FEW_BACKGROUNDS] if (model, method) == MIXTURE else X

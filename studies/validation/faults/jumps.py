@@ -179,7 +179,7 @@ FAULTS = (
         "reversible jump, conditional",
         LABEL_JUMPS,
         "        ratio += log_v(p, new, work.other, born)\n",
-        "",
+        "        ratio += 0.0 * log_v(p, new, work.other, born)\n",
         (OF_LABELS + "test_ratio_of_a_jump_is_that_of_the_graph_and_the_way_back_undoes_it",),
         "Syk00, its chain as it probably was: no joint target",
     ),

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
+import ardvark as av
 from ardvark.errors import InputError, UnsupportedPair
 from ardvark.inference.samplers import smc
 from ardvark.inference.samplers.convergence import SamplerDraws
@@ -177,3 +178,12 @@ def test_initval_would_spoil_the_evidence() -> None:
 def test_bad_settings_are_named(argument: str, value: Any) -> None:
     with pytest.raises(InputError, match=argument):
         SMC(**{argument: value})
+
+
+def test_a_prior_too_vague_to_draw_from_is_refused() -> None:
+    """PyMC ended in "ZeroDivisionError: division by zero"."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(8, 2))
+    model = av.models.sample_feature_regression(X, X[:, 0])
+    with pytest.raises(UnsupportedPair, match="a prior of this model is so vague"):
+        av.fit(model, "smc", draws=50, chains=1, random_seed=1, progressbar=False)
