@@ -140,7 +140,7 @@ def _starts_with_a_density() -> Iterator[None]:
         raise UnsupportedPair(
             "SMC starts from draws of the prior, and a prior of this model is so vague that some "
             "have no density: a precision of 1e-300 or 0 has no sd. Give proper hyperpriors, such "
-            "as a=1, b=1 to the builder, or use NUTS()."
+            "as a=2, b=1 to the builder, or use NUTS()."
         ) from error
 
 
