@@ -288,7 +288,7 @@ def parabolas_again(
     """Parabola through three points around the top of the one before; what gives NaN is none.
 
     The top is to be where it was, and the width within a factor of a hundred: then one look has
-    twelve digits, for which `parabolas` takes several.
+    nine digits (a test), for which `parabolas` takes several.
     """
     mean, reach = before.table[:, 0], 3.0 / np.sqrt(before.table[:, 1])
     points = mean + reach * np.array([-1.0, 0.0, 1.0])[:, None]

@@ -139,8 +139,8 @@ def _starts_with_a_density() -> Iterator[None]:
     except ZeroDivisionError as error:  # in the machine code that draws from the prior
         raise UnsupportedPair(
             "SMC starts from draws of the prior, and a prior of this model is so vague that some "
-            "have no density: a precision of 1e-300 or 0 has no sd. Give proper hyperpriors, such "
-            "as a=2, b=1 to the builder, or use NUTS()."
+            "have no density: a precision of 1e-300 or 0 has no sd. Give less vague ones, such as "
+            "a=2, b=1 to the builder, or use NUTS()."
         ) from error
 
 
